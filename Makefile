@@ -1,0 +1,59 @@
+# make demo    from a clone to a trained network on the emulated Kunlun stack
+# make test    everything that must pass; .ci/run calls it
+# make setup   what both need: .venv, the emulated SDK, the native build
+# make bench   ratios against named peers; make lint, make generate, make clean
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+SDK := $(CURDIR)/build/sdk
+
+# The emulated SDK stands in for the vendor's. Name a real one to build against that instead.
+export FLAGOS_ACCELERATOR ?= kunlunxin
+export XPU_ROOT ?= $(SDK)/xpu
+export XDNN_ROOT ?= $(SDK)/site-packages/torch_xmlir
+export XCUDART_ROOT ?= $(SDK)/xcudart
+
+.PHONY: setup demo test bench lint generate clean native
+
+setup: native
+
+demo: setup
+	$(PY) docs/demo.py
+
+test: setup lint
+	$(PY) -m pytest
+
+bench: setup
+	$(PY) -m tests.bench
+
+lint: setup
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+generate: setup
+	$(PY) -m torch_fl._codegen
+
+clean:
+	rm -rf build $(VENV) torch_fl/_build_config.py torch_fl/lib torch_fl/_C*.so torch_fl.egg-info
+
+# torch first and by its exact version, so that no later requirement can pull another build of it.
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install torch==2.13.0
+	$(PY) -m pip install "setuptools>=77" "pybind11>=2.13" cmake ninja
+	touch $@
+
+$(SDK)/.installed: $(VENV)/.installed $(shell find tests/emulated_sdk -type f)
+	$(VENV)/bin/cmake -S tests/emulated_sdk -B build/emulated_sdk -G Ninja -DCMAKE_BUILD_TYPE=Release \
+	    -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja -DCMAKE_INSTALL_PREFIX=$(SDK)
+	$(VENV)/bin/cmake --build build/emulated_sdk --target install
+	touch $@
+
+# Registers the checkout with the interpreter once; the native part is brought up to date every time.
+$(VENV)/.registered: setup.py pyproject.toml $(VENV)/.installed $(SDK)/.installed
+	$(PY) -m pip install --no-build-isolation -e ".[test]"
+	touch $@
+
+native: $(VENV)/.registered
+	$(PY) setup.py --quiet build_ext --inplace
