@@ -1,0 +1,1 @@
+"""Ratios against named peers in the same run. Never part of `make test`."""

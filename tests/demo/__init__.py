@@ -1,0 +1,1 @@
+"""The main job of `make demo`: see docs/demo.md."""

@@ -1,0 +1,143 @@
+"""Loads torch_fl._C: the plan first, then the extension. A failure becomes a record that `diagnose` can explain."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import warnings
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from . import catalog, host, load, plan
+
+EXTENSION = "torch_fl._C"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Facts of a load that did not succeed.
+
+    stage      "torch" (not installed), "extension" (no _C for this interpreter) or "import" (the loader refused)
+    text       what the loader or Python said, verbatim; empty when nothing was tried
+    name       the module that was asked for
+    path       the file at fault as Python names it, None when there is none
+    plan       what the preload meant to open, None when it did not come that far
+    opened     what had been opened by then
+    refused    what the preload itself could not open
+    """
+
+    stage: str
+    text: str
+    name: str
+    path: Optional[str]
+    package_directory: str
+    plan: Optional[plan.Plan] = None
+    opened: Tuple[load.Opened, ...] = ()
+    refused: Optional[load.OpenError] = None
+
+
+class LoadFailed(Exception):
+    """Carries a Failure from here to torch_fl/__init__, which words it. `__cause__` is the original ImportError."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.text)
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Preloaded:
+    """The outcome of `preload`: the plan, what is open (the handles live as long as this record) and what refused."""
+
+    plan: plan.Plan
+    opened: Tuple[load.Opened, ...]
+    refused: Optional[load.OpenError]
+
+
+def package_directory() -> str:
+    """The directory of the torch_fl package that this module belongs to."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def wanted() -> bool:
+    """False where importing torch_fl must load nothing: FLAGOS_LOAD=0, or a torch_fl tool run with -m.
+
+    Raises ValueError, naming the variable and the value, for anything but 0, 1 and unset.
+    """
+    value = host.settings().get(catalog.LOAD_VARIABLE, "1")
+    if value not in ("0", "1"):
+        raise ValueError(f"{catalog.LOAD_VARIABLE}={value!r} is not one of 0 (load nothing) and 1 (load, the default)")
+    return value == "1" and not _run_as_tool()
+
+
+def _run_as_tool() -> bool:
+    """`python -m torch_fl.diagnose` imports torch_fl first; sys.argv[0] is "-m" only while it does (runpy)."""
+    if sys.argv[:1] != ["-m"]:
+        return False
+    arguments = host.command_line()
+    for option, value in zip(arguments, arguments[1:] + [""]):
+        if option.startswith("-") and not option.startswith("--"):
+            module = value if option.endswith("m") else option.partition("m")[2]
+            if module.split(".")[:2] in (["torch_fl", "diagnose"], ["torch_fl", "_codegen"]):
+                return True
+    return False
+
+
+def sources(directory: Optional[str] = None) -> plan.Sources:
+    """The facts of this process that a plan depends on."""
+    here = host.current()
+    record = plan.read_record(os.path.join(directory or package_directory(), "_build_config.py"))
+    return plan.Sources(
+        settings=host.settings(),
+        library_path=plan.library_path(here),
+        search_path=tuple(sys.path),
+        prefix=sys.prefix,
+        record=record,
+        secure=here.secure,
+        mapped=plan.mapped_vendor_libraries(here),
+    )
+
+
+def plan_now(directory: Optional[str] = None) -> plan.Plan:
+    """The plan that `preload` would carry out in this process, now."""
+    return plan.make_plan(sources(directory))
+
+
+def preload() -> Preloaded:
+    """Open the vendor libraries in order. An incomplete plan opens nothing: the loader's own word comes first.
+
+    Raises LoadFailed when torch or the extension is not there at all.
+    """
+    directory = package_directory()
+    if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
+        raise LoadFailed(Failure("torch", "No module named 'torch'", "torch", None, directory))
+    if extension_file(directory) is None:
+        raise LoadFailed(Failure("extension", f"No module named '{EXTENSION}'", EXTENSION, None, directory))
+    decided = plan_now(directory)
+    for path in decided.writable_by_others:
+        warnings.warn(f"torch_fl loads vendor libraries from {path}, which another user can write", RuntimeWarning, stacklevel=3)
+    if not decided.complete:
+        return Preloaded(decided, (), None)
+    opened, refused = load.open_in_order(decided.steps)
+    return Preloaded(decided, opened, refused)
+
+
+def import_extension(preloaded: Preloaded) -> None:
+    """Import torch_fl._C, torch being imported. Raises LoadFailed with the loader's text and what led to it."""
+    try:
+        importlib.import_module(EXTENSION)
+    except ImportError as error:
+        failure = Failure("import", str(error), error.name or EXTENSION, error.path, package_directory(), preloaded.plan,
+                          preloaded.opened, preloaded.refused)
+        raise LoadFailed(failure) from error
+
+
+def extension_file(directory: str) -> Optional[str]:
+    """The file that this interpreter would import as torch_fl._C, or None."""
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = os.path.join(directory, "_C" + suffix)
+        if os.path.isfile(path):
+            return path
+    return None
