@@ -19,7 +19,7 @@ export XCUDART_ROOT ?= $(SDK)/xcudart
 setup: native
 
 demo: setup
-	$(PY) docs/demo.py
+	$(PY) -m tests.demo
 
 test: setup lint
 	$(PY) -m pytest
