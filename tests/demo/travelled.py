@@ -28,7 +28,7 @@ class Travelled(NamedTuple):
 
     def environment(self, **more: str) -> dict[str, str]:
         """Nothing but what the copy needs: no LD_LIBRARY_PATH, no root variable."""
-        return {"PYTHONPATH": str(self.site), "PATH": os.environ["PATH"], **more}
+        return {"PYTHONPATH": str(self.site), "PATH": os.environ.get("PATH", os.defpath), **more}
 
 
 def make(destination: Path) -> Travelled:
