@@ -102,8 +102,13 @@ def check_settings(environ) -> str:
         meant = TRUTH.get(given.upper())
         if meant != pinned:
             what = f"{name}={given} is not one of ON and OFF" if meant is None else f"{name}={given} is refused"
-            raise refuse(what, [], f"{name} is pinned to {pinned} for {accelerator}: {reason}", f"unset {name}",
-                         [f"unset {name}"])
+            raise refuse(
+                what,
+                [],
+                f"{name} is pinned to {pinned} for {accelerator}: {reason}",
+                f"unset {name}",
+                [f"unset {name}"],
+            )
     return accelerator
 
 
@@ -146,29 +151,27 @@ def find_op_library(environ, search_path: list[str]) -> OpLibrary:
     A variable that is set is believed: when it does not hold the two files the build stops, because going on
     to the next place would hide the mistake.
     """
-    places: list[Place] = []
-    for variable in (catalog.OP_ROOT_VARIABLE, catalog.OP_LIBRARY_VARIABLE):
-        given = environ.get(variable)
-        if not given:
-            places.append(Place(variable, "not set"))
-            continue
-        found, verdict = look_for_op_library(Path(given))
+    variables = (catalog.OP_ROOT_VARIABLE, catalog.OP_LIBRARY_VARIABLE)
+    named = next((variable for variable in variables if environ.get(variable)), None)
+    if named:
+        roots = [(f"{named}={environ[named]}", Path(environ[named]))]
+    else:
+        packages = [Path(entry) / catalog.VENDOR_PACKAGE for entry in search_path if entry]
+        roots = [(str(package), package) for package in packages if package.is_dir()]
+    unset = variables[: variables.index(named)] if named else variables
+    places = [Place(variable, "not set") for variable in unset]
+    for label, root in roots:
+        found, verdict = look_for_op_library(root)
         if found:
             return found
-        places.append(Place(f"{variable}={given}", verdict))
-        places += [Place(variable, "not reached: the variable above is set")
-                   for variable in (catalog.OP_LIBRARY_VARIABLE,) if places[-1].where.startswith(catalog.OP_ROOT_VARIABLE)]
-        break
-    else:
-        candidates = [Path(entry) / catalog.VENDOR_PACKAGE for entry in search_path if entry]
-        present = [candidate for candidate in candidates if candidate.is_dir()]
-        for candidate in present:
-            found, verdict = look_for_op_library(candidate)
-            if found:
-                return found
-            places.append(Place(str(candidate), verdict))
-        if not present:
-            places.append(Place(f"{catalog.VENDOR_PACKAGE}/ on sys.path of {sys.executable}", "no such directory"))
+        places.append(Place(label, verdict))
+    if named == variables[0]:
+        places.append(Place(variables[1], f"not reached: {named} is set"))
+    package_label = f"{catalog.VENDOR_PACKAGE}/ on sys.path of {sys.executable}"
+    if named:
+        places.append(Place(package_label, f"not reached: {named} is set"))
+    elif not roots:
+        places.append(Place(package_label, "no such directory"))
     raise refuse(
         f"the vendor operator library {catalog.OP_LIBRARY.soname} is not found",
         places,
@@ -184,9 +187,10 @@ def look_for_op_library(root: Path) -> tuple[OpLibrary | None, str]:
     if not root.is_dir():
         return None, "no such directory" if not root.exists() else "not a directory"
     library = next(
-        (root / sub for sub in catalog.PACKAGE_SUBDIRECTORIES if (root / sub / catalog.OP_LIBRARY.soname).is_file()), None)
-    include = next(
-        (base / "include" for base in (root, root.parent) if (base / catalog.OP_HEADER).is_file()), None)
+        (root / sub for sub in catalog.PACKAGE_SUBDIRECTORIES if (root / sub / catalog.OP_LIBRARY.soname).is_file()),
+        None,
+    )
+    include = next((base / "include" for base in (root, root.parent) if (base / catalog.OP_HEADER).is_file()), None)
     lacking = []
     if library is None:
         lacking.append(f"{catalog.OP_LIBRARY.soname} (directly or in lib/)")
@@ -195,7 +199,9 @@ def look_for_op_library(root: Path) -> tuple[OpLibrary | None, str]:
     if library is None or include is None:
         return None, "lacks " + " and ".join(lacking)
     package = library.parent if library.name == "lib" else library
-    nested = [found for pattern in catalog.COMPAT_BELOW_PACKAGE for found in sorted(package.glob(pattern)) if found.is_dir()]
+    nested = [
+        found for pattern in catalog.COMPAT_BELOW_PACKAGE for found in sorted(package.glob(pattern)) if found.is_dir()
+    ]
     return OpLibrary(library.absolute(), include.absolute(), tuple(path.absolute() for path in nested)), ""
 
 
@@ -227,14 +233,24 @@ def find_torch(search_path: list[str]) -> Torch:
     help_text = f"install a torch of the {line} line into this interpreter; build isolation hides it, so turn that off"
     commands = [f"{sys.executable} -m pip install 'torch=={line}.0'"]
     if spec is None or not spec.submodule_search_locations:
-        raise refuse(f"torch is not installed for {sys.executable}", [Place("sys.path", "has no torch package")],
-                     "the backend is compiled against torch's headers", help_text, commands)
+        raise refuse(
+            f"torch is not installed for {sys.executable}",
+            [Place("sys.path", "has no torch package")],
+            "the backend is compiled against torch's headers",
+            help_text,
+            commands,
+        )
     root = Path(spec.submodule_search_locations[0])
     match = re.search(r"__version__\s*(?::\s*\w+)?\s*=\s*['\"]([^'\"]+)", (root / "version.py").read_text())
     version = match.group(1) if match else "unknown"
     if tuple(version.split(".")[:2]) != tuple(map(str, TORCH_LINE)):
-        raise refuse(f"torch {version} is not of the {line} line", [Place(str(root), f"torch {version}")],
-                     "PyTorch's C++ interface changes with every minor release", help_text, commands)
+        raise refuse(
+            f"torch {version} is not of the {line} line",
+            [Place(str(root), f"torch {version}")],
+            "PyTorch's C++ interface changes with every minor release",
+            help_text,
+            commands,
+        )
     return Torch(root, version)
 
 
@@ -243,9 +259,13 @@ def find_tool(name: str) -> str:
     beside = Path(sys.executable).parent / name
     found = str(beside) if beside.is_file() else shutil.which(name)
     if not found:
-        raise refuse(f"{name} is not found", [Place(str(beside.parent), f"has no {name}"), Place("PATH", f"has no {name}")],
-                     "the native part is built with CMake and Ninja", "install it as a wheel",
-                     [f"{sys.executable} -m pip install {name}"])
+        raise refuse(
+            f"{name} is not found",
+            [Place(str(beside.parent), f"has no {name}"), Place("PATH", f"has no {name}")],
+            "the native part is built with CMake and Ninja",
+            "install it as a wheel",
+            [f"{sys.executable} -m pip install {name}"],
+        )
     return found
 
 
@@ -253,18 +273,26 @@ def find_compiler(environ) -> str:
     given = environ.get("CXX") or "c++"
     found = shutil.which(given.split()[0])
     if not found:
-        raise refuse(f"the C++ compiler {given} is not found", [Place("PATH", f"has no {given}")],
-                     "torch's headers ask for C++20, and only the host compiler is used",
-                     "install a C++20 compiler, or name one in CXX", ["apt install g++"])
+        raise refuse(
+            f"the C++ compiler {given} is not found",
+            [Place("PATH", f"has no {given}")],
+            "torch's headers ask for C++20, and only the host compiler is used",
+            "install a C++20 compiler, or name one in CXX",
+            ["apt install g++"],
+        )
     return given
 
 
 def check_python_headers() -> str:
     include = sysconfig.get_path("include")
     if not Path(include, "Python.h").is_file():
-        raise refuse(f"Python.h is not found for {sys.executable}", [Place(include, "has no Python.h")],
-                     "the extension torch_fl._C is compiled against it", "install the interpreter's development files",
-                     ["apt install python3-dev"])
+        raise refuse(
+            f"Python.h is not found for {sys.executable}",
+            [Place(include, "has no Python.h")],
+            "the extension torch_fl._C is compiled against it",
+            "install the interpreter's development files",
+            ["apt install python3-dev"],
+        )
     return include
 
 
@@ -293,8 +321,17 @@ def discover(environ, search_path: list[str]) -> Layout:
     sdk = find_sdk(environ)
     op_library = find_op_library(environ, search_path)
     compat = find_compat_runtime(environ, sdk)
-    return Layout(accelerator, sdk, op_library, compat, find_torch(search_path), find_compiler(environ),
-                  check_python_headers(), find_tool("cmake"), find_tool("ninja"))
+    return Layout(
+        accelerator,
+        sdk,
+        op_library,
+        compat,
+        find_torch(search_path),
+        find_compiler(environ),
+        check_python_headers(),
+        find_tool("cmake"),
+        find_tool("ninja"),
+    )
 
 
 def read_version() -> str:
@@ -336,10 +373,15 @@ class BuildNative(build_ext):
         tree = HERE / "build" / f"native-{sysconfig.get_config_var('SOABI')}"
         pybind11 = importlib.machinery.PathFinder.find_spec("pybind11", sys.path)
         if pybind11 is None:
-            raise refuse("pybind11 is not installed", [Place("sys.path", "has no pybind11 package")],
-                         "the bindings in csrc/python are written with it", "install it into this interpreter",
-                         [f"{sys.executable} -m pip install pybind11"])
+            raise refuse(
+                "pybind11 is not installed",
+                [Place("sys.path", "has no pybind11 package")],
+                "the bindings in csrc/python are written with it",
+                "install it into this interpreter",
+                [f"{sys.executable} -m pip install pybind11"],
+            )
         defines = {
+            "FLAGOS_ACCELERATOR": layout.accelerator,
             "CMAKE_BUILD_TYPE": os.environ.get("FLAGOS_BUILD_TYPE", "Release"),
             "CMAKE_MAKE_PROGRAM": layout.ninja,
             "CMAKE_CXX_COMPILER": layout.compiler,
@@ -362,8 +404,11 @@ class BuildNative(build_ext):
 
     def get_outputs(self) -> list[str]:
         base = Path(self.build_lib) / "torch_fl"
-        return [str(base / ("_C" + sysconfig.get_config_var("EXT_SUFFIX"))), str(base / "lib" / "libtorch_fl.so"),
-                str(base / "_build_config.py")]
+        return [
+            str(base / ("_C" + sysconfig.get_config_var("EXT_SUFFIX"))),
+            str(base / "lib" / "libtorch_fl.so"),
+            str(base / "_build_config.py"),
+        ]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}

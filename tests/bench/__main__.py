@@ -51,11 +51,33 @@ print(json.dumps(measured.median))
 def main() -> int:
     results = []
     ours, bare = alternate(("_preload", PRELOAD), ("bare ctypes, same files and order", BARE), RUNS)
-    results.append(Result("(a) what _preload adds to opening the same libraries", (ours.median - bare.median) * 1e3, "ms", 10, (ours, bare)))
-    ours, peer = alternate(("import torch_fl", IMPORT.format("torch_fl")), ("import torch", IMPORT.format("torch")), RUNS)
-    results.append(Result("(b) import torch_fl against import torch", ours.median / peer.median, "times", 1.15, (ours, peer)))
-    ours, peer = alternate(("flagos (emulated SDK)", SUBMIT.format(device="flagos")), ("cpu", SUBMIT.format(device="cpu")), 5)
-    results.append(Result("(c) add on 8x8 float32, submit to return", ours.median / peer.median, "times the CPU device", None, (ours, peer)))
+    results.append(
+        Result(
+            "(a) what _preload adds to opening the same libraries",
+            (ours.median - bare.median) * 1e3,
+            "ms",
+            10,
+            (ours, bare),
+        )
+    )
+    ours, peer = alternate(
+        ("import torch_fl", IMPORT.format("torch_fl")), ("import torch", IMPORT.format("torch")), RUNS
+    )
+    results.append(
+        Result("(b) import torch_fl against import torch", ours.median / peer.median, "times", 1.15, (ours, peer))
+    )
+    ours, peer = alternate(
+        ("flagos (emulated SDK)", SUBMIT.format(device="flagos")), ("cpu", SUBMIT.format(device="cpu")), 5
+    )
+    results.append(
+        Result(
+            "(c) add on 8x8 float32, submit to return",
+            ours.median / peer.median,
+            "times the CPU device",
+            None,
+            (ours, peer),
+        )
+    )
     for result in results:
         print(result.line())
     keep(results)
@@ -67,7 +89,10 @@ def keep(results: list[Result]) -> None:
         return {"name": side.name, "seconds": side.samples}
 
     RAW.mkdir(parents=True, exist_ok=True)
-    document = [{"name": r.name, "value": r.value, "unit": r.unit, "target": r.target, "sides": [plain(s) for s in r.sides]} for r in results]
+    document = [
+        {"name": r.name, "value": r.value, "unit": r.unit, "target": r.target, "sides": [plain(s) for s in r.sides]}
+        for r in results
+    ]
     (RAW / "first_light.json").write_text(json.dumps(document, indent=1))
 
 

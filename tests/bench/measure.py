@@ -43,14 +43,17 @@ class Result(NamedTuple):
     def line(self) -> str:
         target = "no target" if self.target is None else f"target at most {self.target:g} {self.unit}"
         sides = "; ".join(
-            f"{side.name} {side.median * 1e3:.4g} ms ±{side.spread * 1e3:.2g} (n={len(side.samples)})" for side in self.sides
+            f"{side.name} {side.median * 1e3:.4g} ms ±{side.spread * 1e3:.2g} (n={len(side.samples)})"
+            for side in self.sides
         )
         return f"{self.name}: {self.value:.3g} {self.unit} ({target}){' MISSED' if self.missed else ''}\n    {sides}"
 
 
 def child_seconds(snippet: str) -> float:
     """Runs `snippet` in a fresh interpreter; it must print one JSON number, the seconds it measured itself."""
-    done = subprocess.run([sys.executable, "-c", snippet], check=True, capture_output=True, text=True, env=dict(os.environ))
+    done = subprocess.run(
+        [sys.executable, "-c", snippet], check=True, capture_output=True, text=True, env=dict(os.environ)
+    )
     return float(json.loads(done.stdout.splitlines()[-1]))
 
 

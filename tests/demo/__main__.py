@@ -40,7 +40,9 @@ def main() -> int:
     print("The emulated SDK computes on the CPU: nothing here is a figure of a P800.")
     for step in STEPS:
         print(f"\n== {step.title}", flush=True)
-        done = subprocess.run([sys.executable, *step.arguments], cwd=REPOSITORY, env={}, text=True, stdout=subprocess.PIPE)
+        done = subprocess.run(
+            [sys.executable, *step.arguments], cwd=REPOSITORY, env={}, text=True, stdout=subprocess.PIPE
+        )
         print(done.stdout, end="", flush=True)
         if done.returncode != 0 or step.expected not in (None, done.stdout):
             print(f"\nstep failed: {step.title} (exit status {done.returncode})", file=sys.stderr)

@@ -26,7 +26,9 @@ def delete_component(tree: Travelled) -> None:
 
 def hide_package(tree: Travelled) -> None:
     """The package is intact, in the site-packages of an environment that this interpreter knows nothing of."""
-    other = tree.sdk.parent / "other-venv" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    other = (
+        tree.sdk.parent / "other-venv" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    )
     other.mkdir(parents=True)
     shutil.move(str(tree.package), str(other / tree.package.name))
 
@@ -58,8 +60,13 @@ def message(tree: Travelled) -> str:
 
 
 def run(tree: Travelled, snippet: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", snippet], env=tree.environment(**more), capture_output=True, text=True,
-                          cwd=tree.sdk.parent)
+    return subprocess.run(
+        [sys.executable, "-c", snippet],
+        env=tree.environment(**more),
+        capture_output=True,
+        text=True,
+        cwd=tree.sdk.parent,
+    )
 
 
 def main() -> int:

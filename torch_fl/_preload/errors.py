@@ -12,6 +12,8 @@ class LoadError(ImportError):
     original ImportError, which is chained as `__cause__`.
     """
 
-    def __init__(self, message: str, *, findings: Sequence[object] = (), name: Optional[str] = None, path: Optional[str] = None):
+    def __init__(
+        self, message: str, *, findings: Sequence[object] = (), name: Optional[str] = None, path: Optional[str] = None
+    ):
         super().__init__(message, name=name, path=path)
         self.findings = tuple(findings)

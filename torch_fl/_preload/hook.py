@@ -117,7 +117,9 @@ def preload() -> Preloaded:
         raise LoadFailed(Failure("extension", f"No module named '{EXTENSION}'", EXTENSION, None, directory))
     decided = plan_now(directory)
     for path in decided.writable_by_others:
-        warnings.warn(f"torch_fl loads vendor libraries from {path}, which another user can write", RuntimeWarning, stacklevel=3)
+        warnings.warn(
+            f"torch_fl loads vendor libraries from {path}, which another user can write", RuntimeWarning, stacklevel=3
+        )
     if not decided.complete:
         return Preloaded(decided, (), None)
     opened, refused = load.open_in_order(decided.steps)
@@ -129,8 +131,16 @@ def import_extension(preloaded: Preloaded) -> None:
     try:
         importlib.import_module(EXTENSION)
     except ImportError as error:
-        failure = Failure("import", str(error), error.name or EXTENSION, error.path, package_directory(), preloaded.plan,
-                          preloaded.opened, preloaded.refused)
+        failure = Failure(
+            "import",
+            str(error),
+            error.name or EXTENSION,
+            error.path,
+            package_directory(),
+            preloaded.plan,
+            preloaded.opened,
+            preloaded.refused,
+        )
         raise LoadFailed(failure) from error
 
 

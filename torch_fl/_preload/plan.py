@@ -147,7 +147,9 @@ def make_plan(sources: Sources) -> Plan:
     directories = {os.path.dirname(step.path) for step in walk.steps}
     return Plan(
         steps=tuple(walk.steps),
-        missing=tuple(Missing(soname, tuple(needed_by), places) for soname, (needed_by, places) in walk.missing.items()),
+        missing=tuple(
+            Missing(soname, tuple(needed_by), places) for soname, (needed_by, places) in walk.missing.items()
+        ),
         unreadable=tuple(walk.unreadable),
         package=package,
         compat=compat,
