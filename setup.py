@@ -175,15 +175,15 @@ def find_op_library(environ, search_path: list[str]) -> OpLibrary:
     raise refuse(
         f"the vendor operator library {catalog.OP_LIBRARY.soname} is not found",
         places,
-        "FLAGOS_BUILD_VENDOR is pinned to ON: without this library every operator would run on the CPU. It ships inside "
-        "the vendor torch package, not in the XPU SDK",
-        f"set {catalog.OP_ROOT_VARIABLE} to the directory that holds {catalog.OP_LIBRARY.soname} and {catalog.OP_HEADER}",
+        "FLAGOS_BUILD_VENDOR is pinned to ON: without this library every operator would run on the CPU. It ships "
+        "inside the vendor torch package, not in the XPU SDK",
+        f"set {catalog.OP_ROOT_VARIABLE} to the directory with {catalog.OP_LIBRARY.soname} and {catalog.OP_HEADER}",
         [f"export {catalog.OP_ROOT_VARIABLE}=/path/to/site-packages/{catalog.VENDOR_PACKAGE}"],
     )
 
 
 def look_for_op_library(root: Path) -> tuple[OpLibrary | None, str]:
-    """(found, "") or (None, what is lacking). The file lies in root or in root/lib; the header in root/include or beside."""
+    """(found, "") or (None, what is lacking). The file lies in root or in root/lib; the header in include/."""
     if not root.is_dir():
         return None, "no such directory" if not root.exists() else "not a directory"
     library = next(
@@ -360,7 +360,8 @@ def build_config(layout: Layout) -> str:
         "RPATH": layout.rpath,
     }
     body = "\n".join(f"{name} = {value!r}" for name, value in facts.items())
-    return f'"""Written by setup.py: what the build saw. Constants only; read by path, never trusted to be current."""\n\n{body}\n'
+    heading = "Written by setup.py: what the build saw. Constants only; read by path, never trusted to be current."
+    return f'"""{heading}"""\n\n{body}\n'
 
 
 class BuildNative(build_ext):

@@ -4,11 +4,13 @@
 
 namespace torch_fl {
 
-// The caching allocator behind every flagos tensor, registered as the allocator of PrivateUse1. allocate() takes memory
-// on the current device for the current stream: hold a DeviceGuard. 0 bytes give a null pointer with the right device.
+// The caching allocator behind every flagos tensor, registered as the allocator of PrivateUse1. allocate()
+// takes memory on the current device for the current stream: hold a DeviceGuard. 0 bytes give a null pointer
+// with the right device.
 c10::DeviceAllocator& deviceAllocator();
 
-// The device that a pointer of deviceAllocator() belongs to, interior addresses included; raises if it is not ours.
+// The device that a pointer of deviceAllocator() belongs to, interior addresses included; raises if it is not
+// ours.
 c10::Device deviceOfPointer(const void* pointer);
 
 } // namespace torch_fl

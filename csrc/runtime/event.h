@@ -16,10 +16,12 @@ public:
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
 
-    // Marks this point of the stream. Recording again forgets the earlier point; the stream must be on the same device.
+    // Marks this point of the stream. Recording again forgets the earlier point; the stream must be on the
+    // same device.
     void record(const FlagosStream& stream);
 
-    // Work enqueued on `stream` after this call waits for the recorded point. No effect on an event never recorded.
+    // Work enqueued on `stream` after this call waits for the recorded point. No effect on an event never
+    // recorded.
     void block(const FlagosStream& stream) const;
 
     // True when the recorded point has passed or nothing was recorded.

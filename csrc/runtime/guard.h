@@ -6,8 +6,8 @@
 
 namespace torch_fl {
 
-// PyTorch's view of devices, streams and events. Contracts of each method: c10/core/impl/DeviceGuardImplInterface.h. An
-// index of -1 means the current device everywhere.
+// PyTorch's view of devices, streams and events. Contracts of each method:
+// c10/core/impl/DeviceGuardImplInterface.h. An index of -1 means the current device everywhere.
 class FlagosGuardImpl final : public c10::impl::DeviceGuardImplInterface {
 public:
     static constexpr c10::DeviceType static_type = c10::DeviceType::PrivateUse1;
@@ -43,7 +43,8 @@ public:
     double elapsedTime(void* start, void* end, const c10::DeviceIndex device) const override;
 };
 
-// Makes a device current for a scope, without virtual calls. Raises at construction for an index that does not exist.
+// Makes a device current for a scope, without virtual calls. Raises at construction for an index that does
+// not exist.
 using DeviceGuard = c10::impl::InlineDeviceGuard<FlagosGuardImpl>;
 using OptionalDeviceGuard = c10::impl::InlineOptionalDeviceGuard<FlagosGuardImpl>;
 

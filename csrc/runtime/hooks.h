@@ -4,7 +4,8 @@
 
 namespace torch_fl {
 
-// What PyTorch's device-generic code asks of an accelerator. Contracts: ATen/detail/AcceleratorHooksInterface.h.
+// What PyTorch's device-generic code asks of an accelerator. Contracts:
+// ATen/detail/AcceleratorHooksInterface.h.
 class FlagosHooks final : public at::PrivateUse1HooksInterface {
 public:
     bool isBuilt() const override;

@@ -4,8 +4,8 @@
 
 namespace torch_fl {
 
-// Pinned host memory (xpu_host_alloc), cached by PyTorch's own CachingHostAllocatorImpl and registered as the host
-// allocator of PrivateUse1.
+// Pinned host memory (xpu_host_alloc), cached by PyTorch's own CachingHostAllocatorImpl and registered as the
+// host allocator of PrivateUse1.
 at::HostAllocator& hostAllocator();
 
 } // namespace torch_fl

@@ -15,7 +15,8 @@ RAW = Path(__file__).resolve().parents[2] / "build" / "bench"
 RUNS = 15
 
 PRELOAD = """
-import json, time
+import json, os, time
+os.environ["FLAGOS_LOAD"] = "0"  # the package alone; the preload is called below
 start = time.perf_counter()
 from torch_fl._preload import hook
 hook.preload()
@@ -23,16 +24,21 @@ print(json.dumps(time.perf_counter() - start))
 """
 
 # The same files by bare ctypes: the order is taken from the plan, outside the measured part.
-BARE = """
+BARE = '''
 import json, subprocess, sys, time
-listing = "import os; os.environ['FLAGOS_LOAD'] = '0'; from torch_fl._preload import hook; print(*[s.path for s in hook.plan_now().steps], sep=chr(10))"
+listing = """
+import os
+os.environ["FLAGOS_LOAD"] = "0"
+from torch_fl._preload import hook
+print(*[step.path for step in hook.plan_now().steps], sep="\\n")
+"""
 paths = subprocess.run([sys.executable, "-c", listing], check=True, capture_output=True, text=True).stdout.splitlines()
 start = time.perf_counter()
 import ctypes, os
 for path in paths:
     ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 print(json.dumps(time.perf_counter() - start))
-"""
+'''
 
 IMPORT = "import json, time; start = time.perf_counter(); import {0}; print(json.dumps(time.perf_counter() - start))"
 

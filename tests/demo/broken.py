@@ -1,4 +1,4 @@
-"""Break a copy of the vendor tree in three ways; for each, the bare line of the loader above the message of torch_fl."""
+"""Break a copy of the vendor tree in three ways; show the bare line of the loader above the message of torch_fl."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from tests.demo.travelled import REPOSITORY, Travelled, make

@@ -77,7 +77,7 @@ def _run_as_tool() -> bool:
     if sys.argv[:1] != ["-m"]:
         return False
     arguments = host.command_line()
-    for option, value in zip(arguments, arguments[1:] + [""]):
+    for option, value in zip(arguments, [*arguments[1:], ""]):
         if option.startswith("-") and not option.startswith("--"):
             module = value if option.endswith("m") else option.partition("m")[2]
             if module.split(".")[:2] in (["torch_fl", "diagnose"], ["torch_fl", "_codegen"]):

@@ -173,7 +173,7 @@ def package_places(sources: Sources) -> Iterator[Tuple[str, str]]:
 
 
 def compat_places(sources: Sources, package: Optional[str]) -> Iterator[Tuple[str, str]]:
-    """(label, directory) where the CUDA-compat pair may be: said, seen by the loader, nested in the package, recorded."""
+    """(label, directory) where the CUDA-compat pair may be: said, seen by the loader, nested, recorded, usual."""
     yield from _named_by_user(sources)
     for root in _package_roots(package):
         for pattern in catalog.COMPAT_BELOW_PACKAGE:

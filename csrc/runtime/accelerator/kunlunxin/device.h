@@ -7,15 +7,15 @@
 
 namespace torch_fl::kunlunxin {
 
-// Number of usable devices; 0 when there is no driver, no device or no permission. Does not raise and does not count as
-// initialisation. A success is remembered; a failure is asked again the next time.
+// Number of usable devices; 0 when there is no driver, no device or no permission. Does not raise and does
+// not count as initialisation. A success is remembered; a failure is asked again the next time.
 c10::DeviceIndex deviceCount() noexcept;
 
 // Why deviceCount() is 0; empty when it is not.
 std::string deviceCountFailure();
 
-// The calling thread's current device. libxpurt keeps it per thread and starts every thread on device 0. It is never
-// cached here: another library in the process may call xpu_set_device too.
+// The calling thread's current device. libxpurt keeps it per thread and starts every thread on device 0. It
+// is never cached here: another library in the process may call xpu_set_device too.
 c10::DeviceIndex currentDevice();
 
 // Makes `device` the calling thread's current device. Raises for an index that does not exist.
@@ -27,7 +27,8 @@ int setDeviceUnchecked(c10::DeviceIndex device) noexcept;
 // Sets the current device and returns the previous one.
 c10::DeviceIndex exchangeDevice(c10::DeviceIndex device);
 
-// Raises unless 0 <= device < deviceCount(); when there is no device at all, the message carries deviceCountFailure().
+// Raises unless 0 <= device < deviceCount(); when there is no device at all, the message carries
+// deviceCountFailure().
 void checkDeviceIndex(c10::DeviceIndex device);
 
 // `device`, or the current device for -1. Raises as checkDeviceIndex() does.

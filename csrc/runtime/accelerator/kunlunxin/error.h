@@ -8,8 +8,8 @@
 
 namespace torch_fl::kunlunxin {
 
-// Codes of the vendor's enum that this layer tells apart. libxpurt documents failures as negative numbers, but some of
-// its clients compare with the positive ones: no sign is relied upon anywhere, see errorCode().
+// Codes of the vendor's enum that this layer tells apart. libxpurt documents failures as negative numbers,
+// but some of its clients compare with the positive ones: no sign is relied upon anywhere, see errorCode().
 inline constexpr int kSuccess = 0;
 inline constexpr int kNoMemory = 705;
 
@@ -19,25 +19,27 @@ int errorCode(int returned) noexcept;
 // The vendor's own sentence for a returned code of either sign.
 std::string errorText(int returned);
 
-// "xpu_malloc(4096 bytes) on device 0: Device memory not enough (705)". `call` is the call with its arguments.
+// "xpu_malloc(4096 bytes) on device 0: Device memory not enough (705)". `call` is the call with its
+// arguments.
 std::string describeError(int returned, const std::string& call, c10::DeviceIndex device);
 
-// Raises c10::OutOfMemoryError for kNoMemory and c10::Error for everything else, with describeError() as the message.
+// Raises c10::OutOfMemoryError for kNoMemory and c10::Error for everything else, with describeError() as the
+// message.
 [[noreturn]] void raiseError(
     c10::SourceLocation where, int returned, const std::string& call, c10::DeviceIndex device);
 
 } // namespace torch_fl::kunlunxin
 
-// Evaluates `expression`, a call into a vendor library, and raises unless it returned 0. The remaining arguments are
-// streamed into the description of the call, and only when it failed.
-#define TORCH_FL_XPU_CHECK(expression, device, ...)                                                                    \
-    do {                                                                                                               \
-        const int torch_fl_returned = (expression);                                                                    \
-        if (C10_UNLIKELY(torch_fl_returned != ::torch_fl::kunlunxin::kSuccess)) {                                      \
-            ::torch_fl::kunlunxin::raiseError(                                                                         \
-                {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},                                                 \
-                torch_fl_returned,                                                                                     \
-                c10::str(__VA_ARGS__),                                                                                 \
-                (device));                                                                                             \
-        }                                                                                                              \
+// Evaluates `expression`, a call into a vendor library, and raises unless it returned 0. The remaining
+// arguments are streamed into the description of the call, and only when it failed.
+#define TORCH_FL_XPU_CHECK(expression, device, ...)                                                          \
+    do {                                                                                                     \
+        const int torch_fl_returned = (expression);                                                          \
+        if (C10_UNLIKELY(torch_fl_returned != ::torch_fl::kunlunxin::kSuccess)) {                            \
+            ::torch_fl::kunlunxin::raiseError(                                                               \
+                {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},                                       \
+                torch_fl_returned,                                                                           \
+                c10::str(__VA_ARGS__),                                                                       \
+                (device));                                                                                   \
+        }                                                                                                    \
     } while (false)
