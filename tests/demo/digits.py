@@ -69,9 +69,8 @@ def main() -> int:
     worst = max(abs(a - b) / abs(b) for a, b in zip(run.losses, reference.losses))
     for epoch in (0, EPOCHS // 2, EPOCHS - 1):
         print(f"epoch {epoch + 1:2d}  loss {device} {run.losses[epoch]:.6f}  cpu {reference.losses[epoch]:.6f}")
-    print(
-        f"accuracy {device} {run.accuracy:.4f}  cpu {reference.accuracy:.4f}  largest relative difference of a loss {worst:.1e}"
-    )
+    print(f"accuracy {device} {run.accuracy:.4f}  cpu {reference.accuracy:.4f}")
+    print(f"largest relative difference of an epoch's loss {worst:.1e}")
     agree = worst <= 1e-4 and abs(run.accuracy - reference.accuracy) <= 0.01
     print("the two runs agree" if agree else "the two runs differ by more than 1e-4 in a loss or one point in accuracy")
     return 0 if agree else 1

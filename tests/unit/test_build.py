@@ -41,8 +41,8 @@ def discover(environment: dict[str, str], search_path: str = "") -> subprocess.C
         "import os, runpy, sys; sys.path.append(sys.argv[2]) if sys.argv[2] else None\n"
         "setup = runpy.run_path(sys.argv[1], run_name='inspected')\n"
         "layout = setup['discover'](os.environ, sys.path)\n"
-        "found = (layout.accelerator, layout.sdk.libraries, layout.op_library.directory, layout.compat, *layout.rpath)\n"
-        "print(*found, sep='\\n')"
+        "found = (layout.accelerator, layout.sdk.libraries, layout.op_library.directory, layout.compat)\n"
+        "print(*found, *layout.rpath, sep='\\n')"
     )
     clean = {"PATH": os.environ["PATH"], **environment}
     return subprocess.run(
