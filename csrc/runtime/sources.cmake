@@ -18,11 +18,14 @@ set(TORCH_FL_RUNTIME_SOURCES
     runtime/stream.cc
 )
 
-# Device tracing. The vendor's CUPTI-compatible tracer instruments the CUDA dispatch key, which this backend does not
-# use: armed, it would report an empty device timeline. kunlunxin therefore gets the tracer that says it is unavailable.
-if(FLAGOS_ACCELERATOR STREQUAL "kunlunxin")
+# Device tracing. The vendor's CUPTI-compatible tracer instruments the CUDA dispatch key, which this backend does
+# not use: armed, it would report an empty device timeline. kunlunxin gets the tracer that says it is unavailable.
+if(NOT DEFINED TORCH_FL_ACCELERATOR)
+    set(TORCH_FL_ACCELERATOR kunlunxin)
+endif()
+if(TORCH_FL_ACCELERATOR STREQUAL "kunlunxin")
     set(TORCH_FL_TRACER_SOURCES profiler/unavailable_device_tracer.cc)
 else()
-    message(FATAL_ERROR "no device tracer is known for FLAGOS_ACCELERATOR=${FLAGOS_ACCELERATOR}")
+    message(FATAL_ERROR "no device tracer is known for the accelerator ${TORCH_FL_ACCELERATOR}")
 endif()
 list(APPEND TORCH_FL_RUNTIME_SOURCES ${TORCH_FL_TRACER_SOURCES})

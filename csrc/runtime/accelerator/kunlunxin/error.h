@@ -8,23 +8,26 @@
 
 namespace torch_fl::kunlunxin {
 
-// Codes of the vendor's enum that this layer tells apart. libxpurt documents failures as negative numbers,
-// but some of its clients compare with the positive ones: no sign is relied upon anywhere, see errorCode().
+// libxpurt documents failures as negative numbers, but some of its clients compare with the positive ones. No
+// sign is relied upon anywhere.
 inline constexpr int kSuccess = 0;
-inline constexpr int kNoMemory = 705;
 
-// The code without its sign.
-int errorCode(int returned) noexcept;
+// "Device memory not enough" (705): the caller may free memory and try again.
+bool isOutOfMemory(int returned) noexcept;
 
-// The vendor's own sentence for a returned code of either sign.
+// True for a code that the vendor's header defines as a failure, except "Resource busy" (716).
+bool isDocumentedFailure(int returned) noexcept;
+
+// The vendor's own sentence for a returned code of either sign, and the code: "Device memory not enough
+// (705)".
 std::string errorText(int returned);
 
 // "xpu_malloc(4096 bytes) on device 0: Device memory not enough (705)". `call` is the call with its
 // arguments.
 std::string describeError(int returned, const std::string& call, c10::DeviceIndex device);
 
-// Raises c10::OutOfMemoryError for kNoMemory and c10::Error for everything else, with describeError() as the
-// message.
+// Raises c10::OutOfMemoryError for "Device memory not enough" and c10::AcceleratorError, which carries the
+// code, for everything else; describeError() is the message.
 [[noreturn]] void raiseError(
     c10::SourceLocation where, int returned, const std::string& call, c10::DeviceIndex device);
 

@@ -11,9 +11,9 @@ using EventHandle = void*;
 // device and makes it current for the call.
 inline constexpr StreamHandle kDefaultStream = nullptr;
 
-// Creates a stream and enters it into the registry that synchronizeDevice() walks.
+// Creates a stream and enters it into the registry that synchronizeDevice() walks. Streams live as long as
+// the process: they are pooled, because libxpurt has no more than 2^8 of them.
 StreamHandle createStream(c10::DeviceIndex device);
-void destroyStream(StreamHandle stream, c10::DeviceIndex device);
 
 // Blocks the host until all work enqueued on the stream has completed.
 void waitStream(StreamHandle stream, c10::DeviceIndex device);
