@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.elfkit import make_so
-from torch_fl._preload import plan
+from torch_fl._preload import places, plan
 
 PAIR = ("libxpucuda.so", "libcudart.so.12")
 COMPONENTS = ("libxpu_blas.so", "libxpu_dnn.so", "libxpu_flash_attention.so")
@@ -51,16 +51,16 @@ def tree(tmp_path: Path) -> Tree:
 
 
 @pytest.fixture
-def sources(tree: Tree) -> Callable[..., plan.Sources]:
+def sources(tree: Tree) -> Callable[..., places.Sources]:
     """A process that finds the tree through the build's record; keyword arguments replace single facts."""
 
-    def build(**facts: object) -> plan.Sources:
+    def build(**facts: object) -> places.Sources:
         record = {
             "XDNN_LIBRARY_DIR": str(tree.package),
             "SDK_LIBRARY_DIR": str(tree.sdk / "so"),
             "DEPENDENCY_DIRS": (str(tree.compat),),
         }
-        base = plan.Sources({}, (), (), "/nowhere", record, False, {})
+        base = places.Sources({}, (), (), "/nowhere", record, False, {})
         return base._replace(**facts)
 
     return build
@@ -70,7 +70,9 @@ def order(made: plan.Plan) -> list[str]:
     return [step.soname for step in made.steps]
 
 
-def test_the_compat_runtime_comes_before_every_component_and_the_op_library_last(sources: Callable[..., plan.Sources]) -> None:
+def test_the_compat_runtime_comes_before_every_component_and_the_op_library_last(
+    sources: Callable[..., places.Sources],
+) -> None:
     made = plan.make_plan(sources())
     assert made.complete
     names = order(made)
@@ -80,33 +82,39 @@ def test_the_compat_runtime_comes_before_every_component_and_the_op_library_last
     assert sorted(names) == sorted(set(names))
 
 
-def test_paths_are_absolute_and_each_file_answers_its_soname(sources: Callable[..., plan.Sources], tree: Tree) -> None:
+def test_paths_are_absolute_and_each_file_answers_its_soname(
+    sources: Callable[..., places.Sources], tree: Tree
+) -> None:
     made = plan.make_plan(sources())
     assert all(os.path.isabs(step.path) and os.path.basename(step.path) == step.soname for step in made.steps)
     assert {step.path for step in made.steps if step.soname in PAIR} == {str(tree.compat / name) for name in PAIR}
 
 
-def test_a_directory_with_half_of_the_pair_is_passed_over(sources: Callable[..., plan.Sources], tmp_path: Path, tree: Tree) -> None:
+def test_a_directory_with_half_of_the_pair_is_passed_over(
+    sources: Callable[..., places.Sources], tmp_path: Path, tree: Tree
+) -> None:
     half = tmp_path / "half"
     library(half, "libcudart.so.12")
     made = plan.make_plan(sources(library_path=(str(half),)))
     assert made.compat == str(tree.compat)
-    assert plan.Considered("LD_LIBRARY_PATH", str(half), "has no libxpucuda.so") in made.compat_search
+    assert places.Considered("LD_LIBRARY_PATH", str(half), "has no libxpucuda.so") in made.compat_search
 
 
-def test_the_runtime_stays_with_the_pair(sources: Callable[..., plan.Sources], tree: Tree) -> None:
+def test_the_runtime_stays_with_the_pair(sources: Callable[..., places.Sources], tree: Tree) -> None:
     path = {step.soname: step.path for step in plan.make_plan(sources()).steps}
     assert path["libxpurt.so.2"] == str(tree.compat / "libxpurt.so.2")
 
 
-def test_the_runtime_comes_from_the_sdk_when_the_pair_has_none(sources: Callable[..., plan.Sources], tree: Tree) -> None:
+def test_the_runtime_comes_from_the_sdk_when_the_pair_has_none(
+    sources: Callable[..., places.Sources], tree: Tree
+) -> None:
     (tree.compat / "libxpurt.so.2").unlink()
     path = {step.soname: step.path for step in plan.make_plan(sources()).steps}
     assert path["libxpurt.so.2"] == str(tree.sdk / "so" / "libxpurt.so.2")
 
 
 def test_what_the_user_names_beats_the_loader_path_site_packages_and_the_record(
-    sources: Callable[..., plan.Sources], tmp_path: Path
+    sources: Callable[..., places.Sources], tmp_path: Path
 ) -> None:
     said, seen, installed = (Tree(tmp_path / name) for name in ("said", "seen", "installed"))
     everything = {
@@ -123,14 +131,18 @@ def test_what_the_user_names_beats_the_loader_path_site_packages_and_the_record(
     assert made.compat == str(installed.compat)
 
 
-def test_a_component_that_the_catalogue_does_not_know_is_loaded_too(sources: Callable[..., plan.Sources], tree: Tree) -> None:
+def test_a_component_that_the_catalogue_does_not_know_is_loaded_too(
+    sources: Callable[..., places.Sources], tree: Tree
+) -> None:
     library(tree.package, "libxpu_next.so", "libxpujitc.so")
     library(tree.package, "libxdnn_pytorch.so", *COMPONENTS, "libxpu_next.so", "libcudart.so.12")
     names = order(plan.make_plan(sources()))
     assert names.index("libxpujitc.so") < names.index("libxpu_next.so") < names.index("libxdnn_pytorch.so")
 
 
-def test_a_missing_component_is_named_with_who_needs_it_and_every_place(sources: Callable[..., plan.Sources], tree: Tree) -> None:
+def test_a_missing_component_is_named_with_who_needs_it_and_every_place(
+    sources: Callable[..., places.Sources], tree: Tree
+) -> None:
     (tree.package / "libxpu_dnn.so").unlink()
     made = plan.make_plan(sources())
     (missing,) = made.missing
@@ -141,36 +153,40 @@ def test_a_missing_component_is_named_with_who_needs_it_and_every_place(sources:
         "the vendor package", "FLAGOS_KUNLUNXIN_XDNN_LIB_DIR", "LD_LIBRARY_PATH", "XPU_ROOT", "the build's record",
         *["usual place"] * 6,
     ]  # fmt: skip
-    assert missing.considered[0] == plan.Considered("the vendor package", str(tree.package), "has no libxpu_dnn.so")
+    assert missing.considered[0] == places.Considered("the vendor package", str(tree.package), "has no libxpu_dnn.so")
 
 
-def test_nothing_is_planned_twice_when_libraries_need_each_other(sources: Callable[..., plan.Sources], tree: Tree) -> None:
+def test_nothing_is_planned_twice_when_libraries_need_each_other(
+    sources: Callable[..., places.Sources], tree: Tree
+) -> None:
     library(tree.package, "libxpujitc.so", "libxpu_blas.so")
     assert order(plan.make_plan(sources())).count("libxpu_blas.so") == 1
 
 
 def test_in_secure_mode_directories_named_by_the_environment_are_not_used(
-    sources: Callable[..., plan.Sources], tmp_path: Path, tree: Tree
+    sources: Callable[..., places.Sources], tmp_path: Path, tree: Tree
 ) -> None:
     said = Tree(tmp_path / "said")
     settings = {"FLAGOS_KUNLUNXIN_XDNN_LIB_DIR": str(said.package), "XPU_ROOT": str(said.sdk)}
     assert plan.make_plan(sources(settings=settings, secure=True)).package == str(tree.package)
 
 
-def test_a_library_that_is_already_mapped_is_taken_as_it_is(sources: Callable[..., plan.Sources], tmp_path: Path) -> None:
+def test_a_library_that_is_already_mapped_is_taken_as_it_is(
+    sources: Callable[..., places.Sources], tmp_path: Path
+) -> None:
     elsewhere = library(tmp_path / "elsewhere", "libxpurt.so.2")
     path = {s.soname: s.path for s in plan.make_plan(sources(mapped={"libxpurt.so.2": str(elsewhere)})).steps}
     assert path["libxpurt.so.2"] == str(elsewhere)
 
 
-def test_a_file_that_is_not_elf_makes_the_plan_incomplete(sources: Callable[..., plan.Sources], tree: Tree) -> None:
+def test_a_file_that_is_not_elf_makes_the_plan_incomplete(sources: Callable[..., places.Sources], tree: Tree) -> None:
     (tree.package / "libxpu_dnn.so").write_text("version https://git-lfs.github.com/spec/v1\n")
     made = plan.make_plan(sources())
     assert not made.complete
     assert [item.path for item in made.unreadable] == [str(tree.package / "libxpu_dnn.so")]
 
 
-def test_a_directory_that_others_can_write_is_said(sources: Callable[..., plan.Sources], tree: Tree) -> None:
+def test_a_directory_that_others_can_write_is_said(sources: Callable[..., places.Sources], tree: Tree) -> None:
     tree.package.chmod(0o777)
     assert plan.make_plan(sources()).writable_by_others == (str(tree.package),)
 
@@ -178,5 +194,5 @@ def test_a_directory_that_others_can_write_is_said(sources: Callable[..., plan.S
 def test_the_record_is_read_and_never_run(tmp_path: Path) -> None:
     path = tmp_path / "_build_config.py"
     path.write_text("RPATH = ('/a', '/b')\nBAD = open('/etc/hostname').read()\nACCELERATOR = 'kunlunxin'\n")
-    assert plan.read_record(str(path)) == {"RPATH": ("/a", "/b"), "ACCELERATOR": "kunlunxin"}
-    assert plan.read_record(str(tmp_path / "absent.py")) == {}
+    assert places.read_record(str(path)) == {"RPATH": ("/a", "/b"), "ACCELERATOR": "kunlunxin"}
+    assert places.read_record(str(tmp_path / "absent.py")) == {}

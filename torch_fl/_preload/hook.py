@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-from . import catalog, host, load, plan
+from . import catalog, host, load, places, plan
 
 EXTENSION = "torch_fl._C"
 
@@ -85,18 +85,18 @@ def _run_as_tool() -> bool:
     return False
 
 
-def sources(directory: Optional[str] = None) -> plan.Sources:
+def sources(directory: Optional[str] = None) -> places.Sources:
     """The facts of this process that a plan depends on."""
     here = host.current()
-    record = plan.read_record(os.path.join(directory or package_directory(), "_build_config.py"))
-    return plan.Sources(
+    record = places.read_record(os.path.join(directory or package_directory(), "_build_config.py"))
+    return places.Sources(
         settings=host.settings(),
-        library_path=plan.library_path(here),
+        library_path=places.library_path(here),
         search_path=tuple(sys.path),
         prefix=sys.prefix,
         record=record,
         secure=here.secure,
-        mapped=plan.mapped_vendor_libraries(here),
+        mapped=places.mapped_vendor_libraries(here),
     )
 
 

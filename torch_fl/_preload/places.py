@@ -1,0 +1,183 @@
+"""Where vendor libraries may be, in the order in which they are looked for. Pure in `Sources` and the files."""
+
+from __future__ import annotations
+
+import ast
+import glob
+import os
+import stat
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from . import catalog, elf
+from .host import Host
+
+
+class Considered(NamedTuple):
+    """One place that torch_fl looked at. `directory` is empty where the label alone gave none."""
+
+    label: str
+    directory: str
+    verdict: str
+
+
+class Sources(NamedTuple):
+    """Where directories may come from. All plain data, so that a test or another machine can supply it.
+
+    settings      environment variables that torch_fl itself reads, as they are now
+    library_path  directories of LD_LIBRARY_PATH as the loader captured it when the process started
+    search_path   sys.path
+    prefix        sys.prefix
+    record        the constants of torch_fl/_build_config.py, empty when it is not there
+    secure        AT_SECURE: directories named by the environment are not honoured, as the loader would not
+    mapped        SONAME -> path of libraries that are already mapped in this process
+    """
+
+    settings: Mapping[str, str]
+    library_path: Tuple[str, ...]
+    search_path: Tuple[str, ...]
+    prefix: str
+    record: Mapping[str, object]
+    secure: bool
+    mapped: Mapping[str, str]
+
+
+def read_record(path: str) -> Dict[str, object]:
+    """The constants of a _build_config.py, read without running it. Empty when the file is not there or not that."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return {}
+    found: Dict[str, object] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue
+    return found
+
+
+def library_path(here: Host) -> Tuple[str, ...]:
+    """LD_LIBRARY_PATH as the loader captured it: both separators, an empty element is the working directory.
+
+    glibc elf/dl-load.c, _dl_init_paths and fillin_rpath. Empty when it is not set, and in secure mode.
+    """
+    given = here.environment.get("LD_LIBRARY_PATH", "")
+    if not given or here.secure:
+        return ()
+    return tuple(element or here.cwd for element in given.replace(";", ":").split(":"))
+
+
+def mapped_vendor_libraries(here: Host) -> Dict[str, str]:
+    """SONAME -> path of the catalogue's libraries that are already mapped; the loader would reuse them by SONAME."""
+    stems = {record.soname.partition(".so")[0] for record in catalog.LIBRARIES}
+    found: Dict[str, str] = {}
+    for mapped in here.mapped:
+        if mapped.deleted or os.path.basename(mapped.path).partition(".so")[0] not in stems:
+            continue
+        try:
+            soname = elf.read(mapped.path).soname
+        except (elf.ElfError, OSError):
+            continue
+        if soname:
+            found.setdefault(soname, mapped.path)
+    return found
+
+
+def package_places(sources: Sources) -> Iterator[Tuple[str, str]]:
+    """(label, directory) where libxdnn_pytorch.so may be: said by the user, seen by the loader, installed, recorded."""
+    for label, directory in named_by_user(sources):
+        for below in catalog.PACKAGE_SUBDIRECTORIES:
+            yield label, os.path.join(directory, below) if below else directory
+    for entry in sources.search_path:
+        directory = os.path.join(entry, catalog.VENDOR_PACKAGE)
+        if os.path.isdir(directory):
+            for below in catalog.PACKAGE_SUBDIRECTORIES:
+                yield "site-packages", os.path.join(directory, below) if below else directory
+    yield "the build's record", str(sources.record.get("XDNN_LIBRARY_DIR", ""))
+
+
+def compat_places(sources: Sources, package: Optional[str]) -> Iterator[Tuple[str, str]]:
+    """(label, directory) where the CUDA-compat pair may be: said, seen by the loader, nested, recorded, usual."""
+    yield from named_by_user(sources)
+    for root in _package_roots(package):
+        for pattern in catalog.COMPAT_BELOW_PACKAGE:
+            for directory in sorted(glob.glob(os.path.join(glob.escape(root), pattern))):
+                yield "nested in the vendor package", directory
+    root = "" if sources.secure else sources.settings.get(catalog.COMPAT_ROOT_VARIABLE, "")
+    for below in catalog.COMPAT_BELOW_ROOT:
+        yield catalog.COMPAT_ROOT_VARIABLE, os.path.join(root, below) if root else ""
+    nested = sources.record.get("DEPENDENCY_DIRS", ())
+    for directory in nested if isinstance(nested, tuple) else ():
+        yield "the build's record", str(directory)
+    yield "the build's record", str(sources.record.get("XCUDART_LIBRARY_DIR", ""))
+    for below in catalog.COMPAT_BELOW_PREFIX:
+        yield "the interpreter's prefix", os.path.join(sources.prefix, below, "lib")
+    for root in catalog.COMPAT_DEFAULT_ROOTS:
+        yield "usual place", os.path.join(root, "lib")
+    yield from sdk_places(sources)
+
+
+def sdk_places(sources: Sources) -> Iterator[Tuple[str, str]]:
+    """(label, directory) where the XPU SDK's libraries may be."""
+    root = "" if sources.secure else sources.settings.get(catalog.SDK_ROOT_VARIABLE, "")
+    for below in catalog.SDK_BELOW_ROOT:
+        yield catalog.SDK_ROOT_VARIABLE, os.path.join(root, below) if root else ""
+    yield "the build's record", str(sources.record.get("SDK_LIBRARY_DIR", ""))
+    for root in catalog.SDK_DEFAULT_ROOTS:
+        for below in catalog.SDK_BELOW_ROOT:
+            yield "usual place", os.path.join(root, below)
+
+
+def named_by_user(sources: Sources) -> Iterator[Tuple[str, str]]:
+    """(label, directory): the list that names vendor directories, then what the loader itself searches first."""
+    variable = catalog.XDNN_DIRECTORIES_VARIABLE
+    given = "" if sources.secure else sources.settings.get(variable, "")
+    for directory in given.split(":"):
+        yield variable, directory
+    for directory in sources.library_path or ("",):
+        yield "LD_LIBRARY_PATH", directory
+
+
+def _package_roots(package: Optional[str]) -> Iterator[str]:
+    if package is not None:
+        yield package
+        if os.path.basename(package) == "lib":
+            yield os.path.dirname(package)
+
+
+def first_holding(
+    places: Iterator[Tuple[str, str]], sonames: Sequence[str]
+) -> Tuple[Optional[str], Tuple[Considered, ...]]:
+    """The first directory that holds every name, and each place up to it with what was seen there."""
+    considered: List[Considered] = []
+    for label, directory in places:
+        if not directory:
+            _note(considered, Considered(label, "", "not set"))
+            continue
+        directory = os.path.abspath(directory)
+        lacking = [soname for soname in sonames if not os.path.isfile(os.path.join(directory, soname))]
+        if not lacking:
+            _note(considered, Considered(label, directory, "has it"))
+            return directory, tuple(considered)
+        verdict = "has no " + " and no ".join(lacking) if os.path.isdir(directory) else "no such directory"
+        _note(considered, Considered(label, directory, verdict))
+    return None, tuple(considered)
+
+
+def _note(considered: List[Considered], place: Considered) -> None:
+    """Append, once: the same directory reached by two labels is one place, and "not set" is said once a variable."""
+    for known in considered:
+        if known.directory == place.directory and (place.directory or known.label == place.label):
+            return
+    considered.append(place)
+
+
+def writable_by_others(directory: str) -> bool:
+    """True where a user other than root and the owner of this process could have placed the file."""
+    try:
+        info = os.stat(directory)
+    except OSError:
+        return False
+    return bool(info.st_mode & stat.S_IWOTH) or info.st_uid not in (0, os.geteuid())
