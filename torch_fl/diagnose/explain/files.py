@@ -1,0 +1,333 @@
+"""A file is there and cannot be used."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional, Sequence, Tuple
+
+from torch_fl._preload import facts
+from torch_fl.diagnose.explain import words
+from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
+
+_CHECKS_SOURCE = "glibc elf/dl-load.c, open_verify and _dl_map_object_from_fd"
+
+_REASONS = {
+    "too-short": "shorter than an ELF header (64 bytes)",
+    "not-elf": "does not begin with the ELF magic number",
+    "unreadable": "cannot be read",
+    "directory": "a directory",
+    "cut-in-headers": "ends inside its program headers",
+    "wrong-byte-order": "built for the other byte order",
+    "bad-header": "has a header that the loader refuses",
+    "os-abi": "built for another operating system ABI",
+    "not-shared": "an object file or a core file, not a shared object",
+    "executable": "an executable, not a library",
+    "no-dynamic-section": "has no dynamic section, as a file of debug information has none",
+    "no-segments": "has no loadable segments",
+    "not-page-aligned": "has segments that are not aligned to the pages of this machine",
+    "nodlopen": "linked with -z nodlopen",
+    "link-loop": "a symbolic link that leads back to itself",
+    "io": "the system reports an input/output error",
+}
+
+
+def _reinstall(path: str) -> str:
+    return f"replace {path} by reinstalling the package that ships it"
+
+
+def _asks(problem: facts.BadFile) -> Tuple[Evidence, ...]:
+    """Who asks for the file; nothing when it is the target itself."""
+    return (words.requested_by(problem.requester),) if problem.requester and problem.requester != problem.path else ()
+
+
+def bad_file(problem: facts.BadFile, size: Optional[int], head: Optional[str], label: str = words.WOULD_SAY) -> Finding:
+    """Choose among the codes of this module by what the file is.
+
+    size   bytes, None when the file cannot be examined
+    head   its first line, when that is text
+    """
+    if problem.shadows is not None:
+        return shadowed_by_bad_file(problem, label)
+    if problem.reason == "unreadable":
+        return unreadable_file(problem.path, problem.requester, "Permission denied", problem.error, label)
+    if problem.reason == "too-short" and size == 0:
+        return empty_file(problem, label)
+    if problem.reason == "cut-in-headers":
+        return truncated_file(
+            facts.TruncatedFile(problem.path, 0, size or 0, problem.error, problem.crash), problem.requester, label
+        )
+    if problem.reason in ("wrong-byte-order", "os-abi"):
+        return wrong_architecture(problem.path, problem.requester, _REASONS[problem.reason], "", problem.error, label)
+    if problem.reason in ("not-elf", "too-short", "directory"):
+        return not_elf(problem, head, label)
+    return not_loadable(problem, label)
+
+
+register(
+    Page(
+        "empty-file",
+        "the file has no bytes",
+        "A file of the right name is there and is empty. The loader stops at it with `file too short`, also when a "
+        "good file of that name is in a later directory.",
+        "A candidate that is shorter than an ELF header ends the search at once.",
+        _CHECKS_SOURCE,
+        "Reinstall the package that ships the file. An installation that ran out of disk space leaves such files.",
+    )
+)
+
+
+def empty_file(problem: facts.BadFile, label: str = words.WOULD_SAY) -> Finding:
+    """A file of 0 bytes."""
+    return Finding(
+        "empty-file",
+        Severity.ERROR,
+        problem.path,
+        f"{problem.path} is empty",
+        (*_asks(problem), Evidence("file", (Fact(problem.path, "0 bytes"),)))
+        + words.outcome_of(problem.error, problem.crash, label),
+        "the file was created and never written; a full disk during installation does that",
+        Fix(_reinstall(problem.path)),
+    )
+
+
+register(
+    Page(
+        "not-elf",
+        "the file is something else than a library",
+        "A file of the right name is there, and its contents are not those of a shared object: a text such as a "
+        "git-lfs pointer, a linker script or a downloaded error page, or a directory. The loader stops at it.",
+        "A candidate without the ELF magic number ends the search at once.",
+        _CHECKS_SOURCE,
+        "Put the real library there. A git-lfs pointer becomes the file with `git lfs pull`; a linker script belongs "
+        "to the compiler, and the library that it names is the one to load.",
+    )
+)
+
+
+def not_elf(problem: facts.BadFile, head: Optional[str], label: str = words.WOULD_SAY) -> Finding:
+    """Text, a directory, or other contents that are not ELF. `head`: the first line when it is text."""
+    seen = _REASONS[problem.reason]
+    cause = "something other than the library was written under its name"
+    fix = _reinstall(problem.path)
+    rows = [Fact(problem.path, seen)]
+    if head is not None:
+        rows.append(Fact("first line", head))
+        if head.startswith("version https://git-lfs"):
+            cause = "the file is a git-lfs pointer: the repository was cloned without the contents of its large files"
+            fix = "fetch the contents of the large files in the repository that the file belongs to"
+        elif "GNU ld script" in head or head.startswith(("GROUP", "INPUT", "/* GNU ld")):
+            cause = "the file is a linker script: it tells a linker which library to use, and no loader reads it"
+            fix = "open the library that the script names instead"
+        elif head.lstrip().lower().startswith(("<!doctype", "<html")):
+            cause = "the file is a web page: a download brought an error page instead of the library"
+    return Finding(
+        "not-elf",
+        Severity.ERROR,
+        problem.path,
+        f"{problem.path} is not an ELF file",
+        (*_asks(problem), Evidence("file", tuple(rows))) + words.outcome_of(problem.error, problem.crash, label),
+        cause,
+        Fix(fix, ("git lfs pull",) if "git-lfs" in cause else ()),
+    )
+
+
+register(
+    Page(
+        "truncated-file",
+        "the file ends before its segments do",
+        "The headers of the file speak of bytes that it does not have. Where only loaded data is cut off, the loader "
+        "maps the file, touches a page behind its end, and the process ends with SIGBUS without a word.",
+        "mmap(2) allows a mapping that reaches past the end of a file; touching a page there raises SIGBUS. The "
+        "loader does not compare the segments with the size of the file.",
+        "glibc elf/dl-map-segments.h, _dl_map_segments; manual page mmap(2), ERRORS",
+        "Reinstall the package that ships the file, after making sure that the disk has room.",
+    )
+)
+
+
+def truncated_file(problem: facts.TruncatedFile, requester: str = "", label: str = words.WOULD_SAY) -> Finding:
+    """`needed_size` is 0 when even the headers are cut."""
+    needed = f", and its headers speak of {problem.needed_size} bytes" if problem.needed_size else ""
+    asks = (words.requested_by(requester),) if requester and requester != problem.path else ()
+    return Finding(
+        "truncated-file",
+        Severity.ERROR,
+        problem.path,
+        f"{problem.path} is truncated",
+        (*asks, Evidence("file", (Fact(problem.path, f"{problem.size} bytes{needed}"),)))
+        + words.outcome_of(problem.error, problem.crash, label),
+        "the file was not written to its end; an interrupted download or copy and a full disk do that",
+        Fix(_reinstall(problem.path)),
+    )
+
+
+register(
+    Page(
+        "unreadable-file",
+        "the file is there and this user may not read it",
+        "A file of the right name exists, and the system refuses to open it. In a search the loader passes over it "
+        "and says `No such file or directory`, as if there were none.",
+        "open(2) fails with EACCES when the file is not readable, or a directory on the way is not searchable. In a "
+        "directory search the loader goes on to the next place.",
+        "glibc elf/dl-load.c, open_path; manual page path_resolution(7)",
+        "Give the user that runs Python permission to read the file and to enter its directories.",
+    )
+)
+
+
+def unreadable_file(
+    path: str, requester: str, detail: str, error: Optional[str], label: str = words.WOULD_SAY, at: Sequence[Fact] = ()
+) -> Finding:
+    """`at`: the components of the path that decide, with owner and mode."""
+    asks = (words.requested_by(requester),) if requester and requester != path else ()
+    return Finding(
+        "unreadable-file",
+        Severity.ERROR,
+        path,
+        f"{path} is present and cannot be read by this user",
+        (*asks, Evidence("file", (Fact(path, detail), *at))) + words.quoted(error, label),
+        "the mode of the file or of a directory above it does not allow this user to read it",
+        Fix("make the file readable", (f"chmod a+r {words.shell_word(path)}",) if not at else ()),
+    )
+
+
+register(
+    Page(
+        "wrong-architecture",
+        "the library is built for another kind of machine",
+        "A file of the right name is present and intact, and it is built for another processor, word size or byte "
+        "order. For another processor the loader says `No such file or directory`, even for a full path.",
+        "A candidate of another e_machine is passed over as if it were absent; one of another ELF class is "
+        "remembered, and named if nothing else is found.",
+        "glibc elf/dl-load.c, open_verify",
+        "Install the build of the package for the machine that the finding names.",
+    )
+)
+
+
+def wrong_architecture(
+    path: str,
+    requester: str,
+    built_for: str,
+    runs: str,
+    error: Optional[str],
+    label: str = words.WOULD_SAY,
+    chain: Sequence[str] = (),
+    search: Tuple[Evidence, ...] = (),
+) -> Finding:
+    """`built_for` and `runs`: the two machines in words; `runs` is empty where the words already tell."""
+    asks = (words.requested_by(requester, chain),) if requester and requester != path else ()
+    here = (Fact("this interpreter", runs),) if runs else ()
+    return Finding(
+        "wrong-architecture",
+        Severity.ERROR,
+        path,
+        f"{path} is present and built for another machine",
+        (*asks, Evidence("machines", (Fact(path, built_for), *here)), *search) + words.quoted(error, label),
+        "a package for another kind of machine was installed or copied here; the loader passes over such a file "
+        "as if it were absent",
+        Fix(f"install the build of the package that ships {os.path.basename(path)} for this machine"),
+    )
+
+
+register(
+    Page(
+        "shadowed-by-bad-file",
+        "an unusable file is found before a good one",
+        "The search meets a file of the right name that is no usable library, and stops. A good file of that name is "
+        "in a directory further along, and is never reached.",
+        "Absent, unreadable and foreign candidates are passed over, but an empty, cut or non-ELF candidate ends the "
+        "search with an error.",
+        _CHECKS_SOURCE,
+        "Remove the bad file, or put the directory of the good one before it.",
+    )
+)
+
+
+def shadowed_by_bad_file(problem: facts.BadFile, label: str = words.WOULD_SAY) -> Finding:
+    """`problem.shadows` is the good file."""
+    good = problem.shadows or ""
+    return Finding(
+        "shadowed-by-bad-file",
+        Severity.ERROR,
+        problem.path,
+        f"{problem.path} is unusable and is found before {good}",
+        (
+            *_asks(problem),
+            Evidence(
+                "candidates, in the loader's order",
+                (Fact(problem.path, _REASONS.get(problem.reason, problem.reason)), Fact(good, "usable, not reached")),
+            ),
+        )
+        + words.outcome_of(problem.error, problem.crash, label),
+        "the loader ends a search at a file that is no library instead of passing over it",
+        Fix("move the unusable file out of the way", (_move_away(problem.path),)),
+    )
+
+
+def _move_away(path: str) -> str:
+    return f"mv {words.shell_word(path)} {words.shell_word(path + '.unusable')}"
+
+
+register(
+    Page(
+        "not-loadable",
+        "the file is ELF, and of a kind that cannot be loaded",
+        "The file is an ELF file that dlopen() refuses: an executable, an object file, a file of debug information, "
+        "one linked with -z nodlopen, or one with damaged headers.",
+        "dlopen() takes shared objects (ET_DYN) with a dynamic section and loadable segments aligned to the page "
+        "size of the machine.",
+        _CHECKS_SOURCE,
+        "Load the shared library itself; where the headers are damaged, reinstall the package. patchelf before 0.18 "
+        "is known to leave segments that are not aligned.",
+    )
+)
+
+
+def not_loadable(problem: facts.BadFile, label: str = words.WOULD_SAY) -> Finding:
+    """The reasons of BadFile that the other codes do not cover."""
+    return Finding(
+        "not-loadable",
+        Severity.ERROR,
+        problem.path,
+        f"{problem.path} is an ELF file that cannot be loaded",
+        (*_asks(problem), Evidence("file", (Fact(problem.path, _REASONS.get(problem.reason, problem.reason)),)))
+        + words.outcome_of(problem.error, problem.crash, label),
+        "another kind of file has taken the place of the library, or a tool damaged its headers",
+        Fix(_reinstall(problem.path)),
+    )
+
+
+register(
+    Page(
+        "no-soname",
+        "a library without a SONAME cannot stand in for its name",
+        "A library that torch_fl opens by its path before others need it carries no SONAME. The loader then does not "
+        "recognise it when the others ask for it by name, and searches again.",
+        "A name is matched with loaded objects by path, by the names under which they were asked for, and by "
+        "DT_SONAME; the name of the file is not looked at.",
+        "glibc elf/dl-load.c, _dl_map_new_object and _dl_name_match_p",
+        "Use the library as the vendor built it. A tool that rewrites libraries can put the SONAME back: "
+        "`patchelf --set-soname NAME FILE`.",
+    )
+)
+
+
+def no_soname(path: str, name: str, soname: Optional[str], requesters: Sequence[str]) -> Finding:
+    """`soname` is what the file carries instead, None for nothing."""
+    seen = f"SONAME {soname}" if soname else "no SONAME"
+    return Finding(
+        "no-soname",
+        Severity.ERROR,
+        path,
+        f"{path} has {seen}, and others ask for {name}",
+        (
+            Evidence("file", (Fact(path, seen),)),
+            Evidence("asked for by", tuple(Fact(requester, f"needs {name}") for requester in requesters)),
+        ),
+        "the file was built or rewritten without the name under which the others know it",
+        Fix(
+            "reinstall the package that ships the file, or give the file its SONAME back",
+            (f"patchelf --set-soname {words.shell_word(name)} {words.shell_word(path)}",),
+        ),
+    )

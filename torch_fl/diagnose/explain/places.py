@@ -1,0 +1,250 @@
+"""A library is not where the loader looks."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from torch_fl._preload import catalog, facts
+from torch_fl.diagnose.explain import words
+from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
+from torch_fl.diagnose.hunt import Candidate, Cure, Hunt
+
+_SEARCH_RULE = (
+    "A name without a slash is compared with the SONAMEs of what the process has loaded already, and then searched "
+    "in this order: DT_RPATH of the object that asks and of those that loaded it (only if the asking object has no "
+    "DT_RUNPATH), LD_LIBRARY_PATH as it was when the process started, DT_RUNPATH of the asking object alone, "
+    "/etc/ld.so.cache, the system directories. Changing os.environ in a running process changes nothing."
+)
+_SEARCH_SOURCE = "glibc elf/dl-load.c, _dl_map_new_object and open_path; manual page ld.so(8)"
+
+
+def _asked(problems: Sequence[facts.MissingLibrary]) -> Evidence:
+    """Who asks: the chain of one missing name, or a line for each of several."""
+    if len(problems) == 1:
+        return words.requested_by(problems[0].requester, problems[0].chain)
+    return Evidence("missing", tuple(Fact(p.name, f"needed by {p.requester}") for p in problems))
+
+
+def _searches(problems: Sequence[facts.MissingLibrary]) -> Tuple[Evidence, ...]:
+    """The searches, each told once: names looked for in the same places share one."""
+    told: Dict[Tuple[Fact, ...], List[str]] = {}
+    for problem in problems:
+        told.setdefault(words.search(problem.lookup), []).append(problem.name)
+    if len(told) == 1:
+        return (words.searched(problems[0].lookup),)
+    return tuple(
+        Evidence(f"loader searched for {words.names(sought)}", rows) for rows, sought in told.items()
+    )
+
+
+def _unusable(hunt: Hunt) -> Tuple[Evidence, ...]:
+    """Files of the right name that would not load, each with the reason."""
+    rows = tuple(Fact(c.path, c.verdict) for c in hunt.candidates if not c.usable)
+    return (Evidence("found and not usable", rows),) if rows else ()
+
+
+def _near(hunt: Hunt) -> Tuple[Evidence, ...]:
+    rows = tuple(Fact(c.path, c.verdict) for c in hunt.near)
+    return (Evidence("files with a similar name", rows),) if rows else ()
+
+
+def _hunted(hunt: Hunt) -> Tuple[Evidence, ...]:
+    return (Evidence("torch_fl searched", hunt.places),) if hunt.places else ()
+
+
+register(
+    Page(
+        "missing-library",
+        "no directory holds a library that is needed",
+        "A library names another one in its DT_NEEDED list, and no file of that name was found: neither where the "
+        "loader searches nor in the further places that the finding lists under `torch_fl searched`.",
+        _SEARCH_RULE,
+        _SEARCH_SOURCE,
+        "Install, or reinstall, the package that ships the file. For a component of the vendor's operator library "
+        "that is the vendor torch package. If the file is in a place that was not searched, name its directory in "
+        "FLAGOS_KUNLUNXIN_XDNN_LIB_DIR or put it first on LD_LIBRARY_PATH before Python starts.",
+    )
+)
+
+
+def missing_library(
+    problems: Sequence[facts.MissingLibrary],
+    hunt: Hunt,
+    package: Optional[str] = None,
+    label: str = words.WOULD_SAY,
+) -> Finding:
+    """Names that nothing on this machine answers, all for one reason.
+
+    package   directory of the vendor's package when there is one, else None
+    label     whether the loader said the text or would say it
+    """
+    sought = [problem.name for problem in problems]
+    cause, cure = _why_missing(sought, hunt, package)
+    return Finding(
+        "missing-library",
+        Severity.ERROR,
+        sought[0],
+        f"{words.names(sought)} {words.is_are(sought)} in none of the directories searched",
+        (_asked(problems), *_searches(problems), *_hunted(hunt), *_unusable(hunt), *_near(hunt))
+        + words.quoted(problems[0].error, label),
+        cause,
+        Fix(cure),
+    )
+
+
+def _why_missing(sought: Sequence[str], hunt: Hunt, package: Optional[str]) -> Tuple[str, str]:
+    """Cause and cure in words, by what is known of the first name."""
+    record = catalog.library(sought[0])
+    variable = catalog.XDNN_DIRECTORIES_VARIABLE
+    if record is None:
+        return (
+            f"the package that ships {sought[0]} is not installed, or it is in a place that was not searched; "
+            f"`find / -name {sought[0]}` decides between the two",
+            f"install the package that ships {sought[0]}, or put its directory on LD_LIBRARY_PATH before Python starts",
+        )
+    if record.home == "package":
+        here = f"the vendor torch package in {package} lacks" if package else ""
+        what = "one of its component libraries" if len(sought) == 1 else f"{len(sought)} of its component libraries"
+        return (
+            f"{here} {what}" if here else "the vendor torch package was found in none of the places searched",
+            f"reinstall the vendor torch package, or set {variable} to the directory that holds the file "
+            "before Python starts",
+        )
+    if record.home == "cuda-compat":
+        near = f"; {hunt.near[0].path} is another version and does not replace it" if hunt.near else ""
+        return (
+            f"{record.about}, which the vendor torch package and xcudart carry, is in none of the places searched{near}",
+            f"install xcudart or reinstall the vendor torch package, or set {catalog.COMPAT_ROOT_VARIABLE} to the "
+            "directory that holds the file before Python starts",
+        )
+    return (
+        f"{record.about} comes with the XPU SDK, which is in none of the places searched or is incomplete",
+        f"install the XPU SDK, or set {catalog.SDK_ROOT_VARIABLE} to its root before Python starts",
+    )
+
+
+register(
+    Page(
+        "not-on-search-path",
+        "the library is on this machine, in a directory that is not searched",
+        "The missing file exists here and is whole and built for this machine, but none of the places that the loader "
+        "searches is its directory. Wheels that were built on another machine carry RUNPATH entries of that machine; "
+        "virtual environments are not searched unless somebody names them.",
+        _SEARCH_RULE,
+        _SEARCH_SOURCE,
+        "Put the directory on the path before Python starts, with the command that the finding shows. The command "
+        "was tried in the model of the loader, on the whole target, before it was shown.",
+    )
+)
+
+
+def not_on_search_path(
+    problems: Sequence[facts.MissingLibrary],
+    hunt: Hunt,
+    cure: Cure,
+    label: str = words.WOULD_SAY,
+) -> Finding:
+    """Names whose files are in directories that nobody searches. `cure` was shown to help, or says what comes next."""
+    sought = [problem.name for problem in problems]
+    held = _held(sought, hunt.candidates, cure.directories)
+    places = list(dict.fromkeys(os.path.dirname(candidate.path) for candidate in held))
+    where = f"{places[0]}, which is not searched" if len(places) == 1 else f"{len(places)} directories that are not searched"
+    after: Tuple[Evidence, ...] = ()
+    if not cure.works:
+        after = (Evidence("with these directories searched, loader would say", (Fact("", cure.remaining),)),)
+    return Finding(
+        "not-on-search-path",
+        Severity.ERROR,
+        sought[0],
+        f"{words.names(sought)} {words.is_are(sought)} in {where}",
+        (
+            _asked(problems),
+            Evidence("found", tuple(Fact(c.path, c.verdict) for c in held)),
+            *_searches(problems),
+            *_hunted(hunt),
+            *_unusable(hunt),
+        )
+        + words.quoted(problems[0].error, label)
+        + after,
+        _why_not_searched(problems, places),
+        _fix(cure, places),
+    )
+
+
+def _held(sought: Sequence[str], candidates: Sequence[Candidate], chosen: Sequence[str]) -> List[Candidate]:
+    """The usable candidates in the directories that the cure names; all usable ones when it names none."""
+    usable = [c for c in candidates if c.usable and c.name in sought]
+    in_chosen = [c for c in usable if os.path.dirname(c.path) in chosen]
+    return in_chosen or usable
+
+
+def _why_not_searched(problems: Sequence[facts.MissingLibrary], places: Sequence[str]) -> str:
+    """Name a dead entry of the same tail when there is one: it tells where the entry came from."""
+    for problem in problems:
+        for step in problem.lookup.steps:
+            dead = os.path.dirname(step.candidate) if step.candidate else None
+            if step.verdict != facts.NO_DIRECTORY or step.stage not in (facts.RPATH, facts.RUNPATH) or not dead:
+                continue
+            for place in places:
+                if os.path.basename(place) == os.path.basename(dead):
+                    return (
+                        f"{step.stage.upper()} of {os.path.basename(step.owner or '')} names {dead}, a directory of "
+                        f"the machine it was built on; here its place is taken by {place}"
+                    )
+    which = "that directory" if len(places) == 1 else "those directories"
+    return f"neither the objects that ask, nor LD_LIBRARY_PATH, nor the configuration of the loader names {which}"
+
+
+def _fix(cure: Cure, places: Sequence[str]) -> Fix:
+    which = "the directory" if len(places) == 1 else "the directories"
+    if not cure.works:
+        return Fix(f"put {which} on LD_LIBRARY_PATH before Python starts, and cure what the loader would say then")
+    commands = tuple(words.export(c.variable, c.directories, c.keep) for c in cure.changes)
+    return Fix(f"name {which} before Python starts", commands)
+
+
+register(
+    Page(
+        "broken-link",
+        "a symbolic link leads to a file that does not exist",
+        "A file of the right name is in a directory that the loader searches, but it is a symbolic link whose target "
+        "is gone. For the loader that is the same as no file at all, and it says `No such file or directory`.",
+        "open(2) follows symbolic links and gives ENOENT for a dangling one, which makes the search go on to the next "
+        "directory.",
+        "glibc elf/dl-load.c, open_path; manual page path_resolution(7)",
+        "Restore the target, or let the link point to the file that is there. A link that a package manager made is "
+        "restored by reinstalling the package.",
+    )
+)
+
+
+def broken_link(
+    problem: facts.MissingLibrary, links: Sequence[Fact], replacement: Optional[str], label: str = words.WOULD_SAY
+) -> Finding:
+    """A name whose only file is a dangling link.
+
+    links         each link on the way with what it points to
+    replacement   a file beside the link with which the model says that everything loads, or None
+    """
+    link = links[0].where
+    commands: Tuple[str, ...] = ()
+    text = f"restore the file that {link} points to by reinstalling the package that ships it"
+    if replacement is not None:
+        text = "let the link point to the file that is there"
+        target = os.path.relpath(replacement, os.path.dirname(link))
+        commands = (f"ln -sfn {words.shell_word(target)} {words.shell_word(link)}",)
+    return Finding(
+        "broken-link",
+        Severity.ERROR,
+        link,
+        f"{link} is a symbolic link to a file that does not exist",
+        (
+            words.requested_by(problem.requester, problem.chain),
+            Evidence("link", tuple(links)),
+            words.searched(problem.lookup),
+        )
+        + words.quoted(problem.error, label),
+        "the file behind the link was removed or renamed, or the link was copied without it",
+        Fix(text, commands),
+    )

@@ -1,0 +1,331 @@
+"""Which directory on this machine holds a missing name, and proof that naming it would help.
+
+Known places come first; the walk through whole trees is bounded by a time budget, and what was not searched is said.
+Nothing is advised on the strength of a file name: every candidate is read, and every cure is tried in the model.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+import stat
+import time
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from torch_fl._preload import catalog, elf, facts, plan
+from torch_fl._preload.host import Host
+from torch_fl.diagnose.finding import Fact
+
+DEFAULT_BUDGET = 1.0
+"""Seconds for the whole hunt. A warm scan reads some 300,000 directory entries in that time."""
+
+_ENTRIES_IN_ONE_DIRECTORY = 20000
+_ENVIRONMENT_SHAPES = ("lib/python*/site-packages", "lib/python*/dist-packages")
+
+
+class Candidate(NamedTuple):
+    """A file that might answer a missing name.
+
+    place    label of the place where it was found
+    usable   the model of the file says that the loader would accept it for this name
+    verdict  what the file is, or why it is not usable, in a few words
+    """
+
+    name: str
+    path: str
+    place: str
+    usable: bool
+    verdict: str
+
+
+class Hunt(NamedTuple):
+    """What was found, and every place that was looked at, with what was seen there.
+
+    near   files of another version or another suffix, which do not answer the name
+    """
+
+    candidates: Tuple[Candidate, ...] = ()
+    near: Tuple[Candidate, ...] = ()
+    places: Tuple[Fact, ...] = ()
+
+
+class Change(NamedTuple):
+    """One variable that is set before Python starts. `keep`: what it held before stays, behind the directories."""
+
+    variable: str
+    directories: Tuple[str, ...]
+    keep: bool
+
+
+class Cure(NamedTuple):
+    """A set of changes with what the model says of them. `remaining` is the next error, "" when everything loads."""
+
+    changes: Tuple[Change, ...]
+    works: bool
+    remaining: str = ""
+
+    @property
+    def directories(self) -> Tuple[str, ...]:
+        """Every directory that the changes name."""
+        return tuple(directory for change in self.changes for directory in change.directories)
+
+
+# --- one file ----------------------------------------------------------------------------------------------------
+
+
+def judge(path: str, name: str, place: str, host: Host) -> Candidate:
+    """Read the file as the loader would and say whether it could answer `name`."""
+
+    def no(why: str) -> Candidate:
+        return Candidate(name, path, place, False, why)
+
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
+            return no("not a regular file")
+        if status.st_size == 0:
+            return no("empty")
+        image = elf.read(path)
+    except OSError as error:
+        return no(error.strerror or str(error))
+    except elf.ElfError as error:
+        return no(f"not a usable ELF file: {error.reason}")
+    if (image.machine, image.bits, image.little_endian) != (host.machine, host.bits, host.little_endian):
+        return no(f"built for another machine: {image.machine_name}, {image.bits} bits")
+    end = max((segment.offset + segment.filesz for segment in image.segments), default=0)
+    if end > image.size:
+        return no(f"truncated: {image.size} bytes, and its headers speak of {end}")
+    soname = f"SONAME {image.soname}" if image.soname else "no SONAME"
+    return Candidate(name, path, place, True, f"{soname}, {image.machine_name}, {image.size} bytes, complete")
+
+
+def is_near(filename: str, name: str) -> bool:
+    """Whether a file has the stem of `name` and another version: libcudart.so.11.0 for libcudart.so.12."""
+    stem, dot_so, _ = name.partition(".so")
+    return bool(dot_so) and filename != name and re.fullmatch(re.escape(stem) + r"\.so(\.[^/]*)?", filename) is not None
+
+
+# --- places ------------------------------------------------------------------------------------------------------
+
+
+def dead_entries(lookups: Iterable[facts.Lookup]) -> Tuple[str, ...]:
+    """RPATH and RUNPATH directories of the searches that do not exist on this machine, each once."""
+    found: Dict[str, None] = {}
+    for lookup in lookups:
+        for step in lookup.steps:
+            if step.stage in (facts.RPATH, facts.RUNPATH) and step.verdict == facts.NO_DIRECTORY and step.candidate:
+                directory = os.path.dirname(step.candidate)
+                found[directory.partition("/glibc-hwcaps/")[0]] = None
+    return tuple(found)
+
+
+def rerooted(dead: str, sources: plan.Sources) -> Iterator[str]:
+    """Directories of this machine with the tail of one that exists only where the file was built."""
+    for marker in ("/site-packages/", "/dist-packages/"):
+        head, found, tail = dead.rpartition(marker)
+        if found:
+            for entry in sources.search_path:
+                yield os.path.join(entry, tail)
+            return
+    parts = dead.strip("/").split("/")
+    for length in range(min(3, len(parts)), 0, -1):
+        yield os.path.join(sources.prefix, *parts[-length:])
+
+
+def environments_beside(directories: Iterable[str]) -> Iterator[str]:
+    """site-packages of environments that share a parent with one of `directories`, at most three levels up."""
+    seen: Set[str] = set()
+    for directory in directories:
+        ancestor = directory
+        for _ in range(4):
+            ancestor = os.path.dirname(ancestor)
+            if len(ancestor.strip("/")) == 0 or ancestor in seen:
+                break
+            seen.add(ancestor)
+            for shape in _ENVIRONMENT_SHAPES:
+                yield from sorted(glob.iglob(os.path.join(glob.escape(ancestor), "*", shape)))
+
+
+def known_places(sources: plan.Sources, lookups: Sequence[facts.Lookup]) -> Iterator[Tuple[str, str]]:
+    """(label, directory) of the places where a missing library usually is, most telling first."""
+    dead = dead_entries(lookups)
+    for entry in dead:
+        for directory in rerooted(entry, sources):
+            yield f"as {entry}, on this machine", directory
+    yield from plan.package_places(sources)
+    package = next((d for _, d in plan.package_places(sources) if d and os.path.isdir(d)), None)
+    yield from plan.compat_places(sources, package)
+    for entry in sources.search_path:
+        yield "site-packages", entry
+    for requester in dict.fromkeys(lookup.requester for lookup in lookups):
+        yield "beside the file that needs it", os.path.dirname(requester)
+    for site in environments_beside([*dead, sources.prefix]):
+        package = os.path.join(site, catalog.VENDOR_PACKAGE)
+        for below in catalog.PACKAGE_SUBDIRECTORIES:
+            yield "another environment", os.path.join(package, below) if below else package
+        for pattern in catalog.COMPAT_BELOW_PACKAGE:
+            for directory in sorted(glob.iglob(os.path.join(glob.escape(package), pattern))):
+                yield "another environment", directory
+    for pattern in ("/usr/local/*/lib", "/usr/local/*/lib64", "/usr/local/*/so", "/opt/*/lib", "/opt/*/so"):
+        for directory in sorted(glob.iglob(pattern)):
+            yield "usual place", directory
+    yield "the interpreter's prefix", os.path.join(sources.prefix, "lib")
+
+
+# --- the hunt ----------------------------------------------------------------------------------------------------
+
+
+class _Looked(NamedTuple):
+    """One directory: (label, path, verdict)."""
+
+    label: str
+    directory: str
+    verdict: str
+
+
+def hunt(
+    names: Sequence[str],
+    host: Host,
+    sources: plan.Sources,
+    lookups: Sequence[facts.Lookup] = (),
+    budget: float = DEFAULT_BUDGET,
+) -> Hunt:
+    """Look for files called `names` in the known places, then in all of site-packages, for at most `budget` seconds."""
+    deadline = time.monotonic() + budget
+    candidates: Dict[str, Candidate] = {}
+    near: Dict[str, Candidate] = {}
+    looked: List[_Looked] = []
+    seen: Set[str] = set()
+    left_out = 0
+
+    def look(label: str, directory: str) -> None:
+        """List one directory and keep what answers, or nearly answers, a name."""
+        directory = os.path.abspath(directory)
+        if directory in seen:
+            return
+        seen.add(directory)
+        try:
+            with os.scandir(directory) as entries:
+                present = [entry.name for entry in itertools.islice(entries, _ENTRIES_IN_ONE_DIRECTORY)]
+        except FileNotFoundError:
+            looked.append(_Looked(label, directory, "no such directory"))
+            return
+        except OSError as error:
+            looked.append(_Looked(label, directory, error.strerror or str(error)))
+            return
+        found = [name for name in names if name in present]
+        for name in found:
+            path = os.path.join(directory, name)
+            candidates.setdefault(path, judge(path, name, label, host))
+        for name in names:
+            for other in sorted(present):
+                if name not in found and is_near(other, name):
+                    path = os.path.join(directory, other)
+                    near.setdefault(path, judge(path, name, label, host))
+        looked.append(_Looked(label, directory, "has " + ", ".join(found) if found else "has no such file"))
+
+    for label, directory in known_places(sources, lookups):
+        if not directory:
+            continue
+        if time.monotonic() > deadline:
+            left_out += 1
+            continue
+        look(label, directory)
+    trees = [entry for entry in sources.search_path if entry.endswith(("-packages", "-packages/"))]
+    unfinished = []
+    for tree in trees:
+        walked = _walk(tree, names, deadline)
+        for path, name in walked.found:
+            candidates.setdefault(path, judge(path, name, "site-packages", host))
+        looked.append(_Looked("everything below", tree, walked.verdict))
+        if not walked.finished:
+            unfinished.append(tree)
+    places = [Fact(item.label, f"{item.directory} {item.verdict}") for item in _brief(looked)]
+    if left_out:
+        places.append(Fact("not searched", f"{left_out} known directories, for want of time ({budget:g} s)"))
+    return Hunt(tuple(candidates.values()), tuple(near.values()), tuple(places))
+
+
+def _brief(looked: Sequence[_Looked]) -> Iterator[_Looked]:
+    """What a reader needs of the places: those that exist, and those that somebody named."""
+    for item in looked:
+        if item.verdict == "no such directory" and item.label in ("usual place", "another environment"):
+            continue
+        yield item
+
+
+class _Walked(NamedTuple):
+    found: Tuple[Tuple[str, str], ...]
+    finished: bool
+    verdict: str
+
+
+def _walk(tree: str, names: Sequence[str], deadline: float) -> _Walked:
+    """Find `names` anywhere below a tree, following no links, until the deadline."""
+    wanted = frozenset(names)
+    found: List[Tuple[str, str]] = []
+    pending = [tree]
+    directories = 0
+    while pending:
+        if time.monotonic() > deadline:
+            verdict = f"searched in part: {directories} directories, then the time was up"
+            return _Walked(tuple(found), False, verdict)
+        directory = pending.pop()
+        directories += 1
+        try:
+            with os.scandir(directory) as entries:
+                for entry in itertools.islice(entries, _ENTRIES_IN_ONE_DIRECTORY):
+                    if entry.name in wanted:
+                        found.append((entry.path, entry.name))
+                    elif entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
+                        pending.append(entry.path)
+        except OSError:
+            continue
+    verdict = f"has {len(found)} of them" if found else "has no such file"
+    return _Walked(tuple(found), True, f"{verdict} ({directories} directories)")
+
+
+# --- the cure ----------------------------------------------------------------------------------------------------
+
+
+def directory_sets(names: Sequence[str], candidates: Sequence[Candidate], most: int = 12) -> List[Tuple[str, ...]]:
+    """Sets of directories in which usable candidates for all of `names` are, smallest sets first."""
+    holders: Dict[str, Dict[str, None]] = {}
+    for candidate in candidates:
+        if candidate.usable and candidate.name in names:
+            holders.setdefault(os.path.dirname(candidate.path), {})[candidate.name] = None
+    directories = list(holders)[:8]
+    covered = {name for held in holders.values() for name in held}
+    sets: List[Tuple[str, ...]] = []
+    for size in range(1, min(len(directories), 4) + 1):
+        for chosen in itertools.combinations(directories, size):
+            if {name for directory in chosen for name in holders[directory]} == covered:
+                sets.append(chosen)
+                if len(sets) == most:
+                    return sets
+    return sets
+
+
+def prove(options: Iterable[Tuple[Change, ...]], attempt: Callable[[Tuple[Change, ...]], str]) -> Optional[Cure]:
+    """The first option after which the model has nothing to say; else the first option with what it says; else None.
+
+    attempt   returns "" when everything loads with those changes, else the next error
+    """
+    first: Optional[Cure] = None
+    for changes in options:
+        remaining = attempt(changes)
+        if not remaining:
+            return Cure(changes, True)
+        first = first or Cure(changes, False, remaining)
+    return first
+
+
+def with_changes(environment: Dict[str, str], changes: Sequence[Change]) -> Dict[str, str]:
+    """The environment in which the commands of `changes` would start a program."""
+    changed = dict(environment)
+    for change in changes:
+        before = changed.get(change.variable, "") if change.keep else ""
+        changed[change.variable] = ":".join([*change.directories, *([before] if before else [])])
+    return changed
