@@ -14,9 +14,9 @@ import stat
 import time
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from torch_fl._preload import catalog, elf, facts, plan
+from torch_fl._preload import catalog, elf, facts, places
 from torch_fl._preload.host import Host
-from torch_fl.diagnose.finding import Fact
+from torch_fl._preload.places import Considered, Sources
 
 DEFAULT_BUDGET = 1.0
 """Seconds for the whole hunt. A warm scan reads some 300,000 directory entries in that time."""
@@ -48,7 +48,7 @@ class Hunt(NamedTuple):
 
     candidates: Tuple[Candidate, ...] = ()
     near: Tuple[Candidate, ...] = ()
-    places: Tuple[Fact, ...] = ()
+    looked: Tuple[Considered, ...] = ()
 
 
 class Change(NamedTuple):
@@ -121,10 +121,10 @@ def dead_entries(lookups: Iterable[facts.Lookup]) -> Tuple[str, ...]:
     return tuple(found)
 
 
-def rerooted(dead: str, sources: plan.Sources) -> Iterator[str]:
+def rerooted(dead: str, sources: Sources) -> Iterator[str]:
     """Directories of this machine with the tail of one that exists only where the file was built."""
     for marker in ("/site-packages/", "/dist-packages/"):
-        head, found, tail = dead.rpartition(marker)
+        _head, found, tail = dead.rpartition(marker)
         if found:
             for entry in sources.search_path:
                 yield os.path.join(entry, tail)
@@ -148,15 +148,15 @@ def environments_beside(directories: Iterable[str]) -> Iterator[str]:
                 yield from sorted(glob.iglob(os.path.join(glob.escape(ancestor), "*", shape)))
 
 
-def known_places(sources: plan.Sources, lookups: Sequence[facts.Lookup]) -> Iterator[Tuple[str, str]]:
+def known_places(sources: Sources, lookups: Sequence[facts.Lookup]) -> Iterator[Tuple[str, str]]:
     """(label, directory) of the places where a missing library usually is, most telling first."""
     dead = dead_entries(lookups)
     for entry in dead:
         for directory in rerooted(entry, sources):
             yield f"as {entry}, on this machine", directory
-    yield from plan.package_places(sources)
-    package = next((d for _, d in plan.package_places(sources) if d and os.path.isdir(d)), None)
-    yield from plan.compat_places(sources, package)
+    yield from places.package_places(sources)
+    package = next((d for _, d in places.package_places(sources) if d and os.path.isdir(d)), None)
+    yield from places.compat_places(sources, package)
     for entry in sources.search_path:
         yield "site-packages", entry
     for requester in dict.fromkeys(lookup.requester for lookup in lookups):
@@ -177,18 +177,10 @@ def known_places(sources: plan.Sources, lookups: Sequence[facts.Lookup]) -> Iter
 # --- the hunt ----------------------------------------------------------------------------------------------------
 
 
-class _Looked(NamedTuple):
-    """One directory: (label, path, verdict)."""
-
-    label: str
-    directory: str
-    verdict: str
-
-
 def hunt(
     names: Sequence[str],
     host: Host,
-    sources: plan.Sources,
+    sources: Sources,
     lookups: Sequence[facts.Lookup] = (),
     budget: float = DEFAULT_BUDGET,
 ) -> Hunt:
@@ -196,7 +188,7 @@ def hunt(
     deadline = time.monotonic() + budget
     candidates: Dict[str, Candidate] = {}
     near: Dict[str, Candidate] = {}
-    looked: List[_Looked] = []
+    looked: List[Considered] = []
     seen: Set[str] = set()
     left_out = 0
 
@@ -210,10 +202,10 @@ def hunt(
             with os.scandir(directory) as entries:
                 present = [entry.name for entry in itertools.islice(entries, _ENTRIES_IN_ONE_DIRECTORY)]
         except FileNotFoundError:
-            looked.append(_Looked(label, directory, "no such directory"))
+            looked.append(Considered(label, directory, "no such directory"))
             return
         except OSError as error:
-            looked.append(_Looked(label, directory, error.strerror or str(error)))
+            looked.append(Considered(label, directory, error.strerror or str(error)))
             return
         found = [name for name in names if name in present]
         for name in found:
@@ -224,7 +216,7 @@ def hunt(
                 if name not in found and is_near(other, name):
                     path = os.path.join(directory, other)
                     near.setdefault(path, judge(path, name, label, host))
-        looked.append(_Looked(label, directory, "has " + ", ".join(found) if found else "has no such file"))
+        looked.append(Considered(label, directory, "has " + ", ".join(found) if found else "has no such file"))
 
     for label, directory in known_places(sources, lookups):
         if not directory:
@@ -233,22 +225,17 @@ def hunt(
             left_out += 1
             continue
         look(label, directory)
-    trees = [entry for entry in sources.search_path if entry.endswith(("-packages", "-packages/"))]
-    unfinished = []
-    for tree in trees:
+    for tree in (entry for entry in sources.search_path if entry.endswith(("-packages", "-packages/"))):
         walked = _walk(tree, names, deadline)
         for path, name in walked.found:
             candidates.setdefault(path, judge(path, name, "site-packages", host))
-        looked.append(_Looked("everything below", tree, walked.verdict))
-        if not walked.finished:
-            unfinished.append(tree)
-    places = [Fact(item.label, f"{item.directory} {item.verdict}") for item in _brief(looked)]
+        looked.append(Considered("everything below", tree, walked.verdict))
     if left_out:
-        places.append(Fact("not searched", f"{left_out} known directories, for want of time ({budget:g} s)"))
-    return Hunt(tuple(candidates.values()), tuple(near.values()), tuple(places))
+        looked.append(Considered("not searched", "", f"{left_out} known directories, for want of time ({budget:g} s)"))
+    return Hunt(tuple(candidates.values()), tuple(near.values()), tuple(_brief(looked)))
 
 
-def _brief(looked: Sequence[_Looked]) -> Iterator[_Looked]:
+def _brief(looked: Sequence[Considered]) -> Iterator[Considered]:
     """What a reader needs of the places: those that exist, and those that somebody named."""
     for item in looked:
         if item.verdict == "no such directory" and item.label in ("usual place", "another environment"):
@@ -258,7 +245,6 @@ def _brief(looked: Sequence[_Looked]) -> Iterator[_Looked]:
 
 class _Walked(NamedTuple):
     found: Tuple[Tuple[str, str], ...]
-    finished: bool
     verdict: str
 
 
@@ -271,7 +257,7 @@ def _walk(tree: str, names: Sequence[str], deadline: float) -> _Walked:
     while pending:
         if time.monotonic() > deadline:
             verdict = f"searched in part: {directories} directories, then the time was up"
-            return _Walked(tuple(found), False, verdict)
+            return _Walked(tuple(found), verdict)
         directory = pending.pop()
         directories += 1
         try:
@@ -284,7 +270,7 @@ def _walk(tree: str, names: Sequence[str], deadline: float) -> _Walked:
         except OSError:
             continue
     verdict = f"has {len(found)} of them" if found else "has no such file"
-    return _Walked(tuple(found), True, f"{verdict} ({directories} directories)")
+    return _Walked(tuple(found), f"{verdict} ({directories} directories)")
 
 
 # --- the cure ----------------------------------------------------------------------------------------------------
@@ -308,17 +294,27 @@ def directory_sets(names: Sequence[str], candidates: Sequence[Candidate], most: 
     return sets
 
 
-def prove(options: Iterable[Tuple[Change, ...]], attempt: Callable[[Tuple[Change, ...]], str]) -> Optional[Cure]:
-    """The first option after which the model has nothing to say; else the first option with what it says; else None.
+class Tried(NamedTuple):
+    """What the model says after some changes: the next error ("" when all loads) and the names still missing."""
 
-    attempt   returns "" when everything loads with those changes, else the next error
+    error: str
+    missing: Tuple[str, ...] = ()
+
+
+def prove(
+    options: Iterable[Tuple[Change, ...]], attempt: Callable[[Tuple[Change, ...]], Tried], names: Sequence[str] = ()
+) -> Optional[Cure]:
+    """The first option that cures; else the first option with what the model still says; None without options.
+
+    names   when given, an option cures if none of these names is missing any more; else if everything loads
     """
     first: Optional[Cure] = None
     for changes in options:
-        remaining = attempt(changes)
-        if not remaining:
+        tried = attempt(changes)
+        cured = not set(names).intersection(tried.missing) if names else not tried.error
+        if cured:
             return Cure(changes, True)
-        first = first or Cure(changes, False, remaining)
+        first = first or Cure(changes, False, tried.error)
     return first
 
 

@@ -21,7 +21,7 @@ def _evidence(evidence: Evidence) -> List[str]:
     rows = [(visible(fact.where), visible(fact.verdict)) for fact in evidence.facts]
     if len(rows) == 1 and not all(rows[0]):
         return [f"  {visible(evidence.label)}: {''.join(rows[0])}"]
-    return [f"  {visible(evidence.label)}:"] + _columns([r if r[0] else (r[1], "") for r in rows], "    ")
+    return [f"  {visible(evidence.label)}:", *_columns([r if r[0] else (r[1], "") for r in rows], "    ")]
 
 
 def finding(item: Finding) -> str:

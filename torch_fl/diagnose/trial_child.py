@@ -7,6 +7,8 @@ Each line on the pipe is a JSON object. {"stage": ...} is written *before* the s
 tells where a process that ended without a word had got to.
 """
 
+from __future__ import annotations
+
 import sys
 
 sys.path[:] = [entry for entry in sys.path if entry or sys.argv[2] == "stack"]  # nothing from the current directory
@@ -14,24 +16,26 @@ sys.path[:] = [entry for entry in sys.path if entry or sys.argv[2] == "stack"]  
 import json  # noqa: E402
 import os  # noqa: E402
 import resource  # noqa: E402
+from typing import Dict, List, Optional  # noqa: E402
 
 
-def say(**facts):
+def say(**facts: object) -> None:
     """Write one line on the pipe."""
     os.write(int(sys.argv[1]), (json.dumps(facts) + "\n").encode("ascii"))
 
 
-def told(error):
+def told(error: BaseException) -> Dict[str, str]:
     """The exception at the root of `error`: the one that the loader, or the vendor's code, raised."""
-    seen = []
-    while error is not None and error not in seen:
-        seen.append(error)
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    seen: List[BaseException] = []
+    link: Optional[BaseException] = error
+    while link is not None and link not in seen:
+        seen.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
     root = seen[-1]
     return {"type": type(root).__name__, "error": str(root), "outer": type(seen[0]).__name__}
 
 
-def open_file(path):
+def open_file(path: str) -> None:
     """dlopen `path` as the import of an extension would, without calling anything in it."""
     import ctypes
 
@@ -40,7 +44,7 @@ def open_file(path):
     say(loads=True)
 
 
-def use_stack():
+def use_stack() -> None:
     """Import torch_fl and ask its runtime for the number of devices."""
     say(stage="import torch")
     import torch
@@ -52,7 +56,7 @@ def use_stack():
     say(loads=True, devices=int(torch_fl.flagos.device_count()))
 
 
-def main():
+def main() -> None:
     """Run the mode that argv names. An exception of the examined code is a result, not an error of ours."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash here is expected: leave no core file behind
     try:

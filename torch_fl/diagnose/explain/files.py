@@ -6,6 +6,7 @@ import os
 from typing import Optional, Sequence, Tuple
 
 from torch_fl._preload import facts
+from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
 
@@ -83,8 +84,11 @@ def empty_file(problem: facts.BadFile, label: str = words.WOULD_SAY) -> Finding:
         Severity.ERROR,
         problem.path,
         f"{problem.path} is empty",
-        (*_asks(problem), Evidence("file", (Fact(problem.path, "0 bytes"),)))
-        + words.outcome_of(problem.error, problem.crash, label),
+        (
+            *_asks(problem),
+            Evidence("file", (Fact(problem.path, "0 bytes"),)),
+            *words.outcome_of(problem.error, problem.crash, label),
+        ),
         "the file was created and never written; a full disk during installation does that",
         Fix(_reinstall(problem.path)),
     )
@@ -109,12 +113,14 @@ def not_elf(problem: facts.BadFile, head: Optional[str], label: str = words.WOUL
     seen = _REASONS[problem.reason]
     cause = "something other than the library was written under its name"
     fix = _reinstall(problem.path)
+    commands: Tuple[str, ...] = ()
     rows = [Fact(problem.path, seen)]
     if head is not None:
         rows.append(Fact("first line", head))
         if head.startswith("version https://git-lfs"):
             cause = "the file is a git-lfs pointer: the repository was cloned without the contents of its large files"
-            fix = "fetch the contents of the large files in the repository that the file belongs to"
+            fix = "fetch the contents of the large files of the repository that the file belongs to"
+            commands = (f"git -C {shell_word(os.path.dirname(problem.path))} lfs pull",)
         elif "GNU ld script" in head or head.startswith(("GROUP", "INPUT", "/* GNU ld")):
             cause = "the file is a linker script: it tells a linker which library to use, and no loader reads it"
             fix = "open the library that the script names instead"
@@ -125,9 +131,9 @@ def not_elf(problem: facts.BadFile, head: Optional[str], label: str = words.WOUL
         Severity.ERROR,
         problem.path,
         f"{problem.path} is not an ELF file",
-        (*_asks(problem), Evidence("file", tuple(rows))) + words.outcome_of(problem.error, problem.crash, label),
+        (*_asks(problem), Evidence("file", tuple(rows)), *words.outcome_of(problem.error, problem.crash, label)),
         cause,
-        Fix(fix, ("git lfs pull",) if "git-lfs" in cause else ()),
+        Fix(fix, commands),
     )
 
 
@@ -154,8 +160,11 @@ def truncated_file(problem: facts.TruncatedFile, requester: str = "", label: str
         Severity.ERROR,
         problem.path,
         f"{problem.path} is truncated",
-        (*asks, Evidence("file", (Fact(problem.path, f"{problem.size} bytes{needed}"),)))
-        + words.outcome_of(problem.error, problem.crash, label),
+        (
+            *asks,
+            Evidence("file", (Fact(problem.path, f"{problem.size} bytes{needed}"),)),
+            *words.outcome_of(problem.error, problem.crash, label),
+        ),
         "the file was not written to its end; an interrupted download or copy and a full disk do that",
         Fix(_reinstall(problem.path)),
     )
@@ -185,9 +194,9 @@ def unreadable_file(
         Severity.ERROR,
         path,
         f"{path} is present and cannot be read by this user",
-        (*asks, Evidence("file", (Fact(path, detail), *at))) + words.quoted(error, label),
+        (*asks, Evidence("file", (Fact(path, detail), *at)), *words.quoted(error, label)),
         "the mode of the file or of a directory above it does not allow this user to read it",
-        Fix("make the file readable", (f"chmod a+r {words.shell_word(path)}",) if not at else ()),
+        Fix(f"give this user the right to read {at[0].where if at else path}"),
     )
 
 
@@ -223,7 +232,7 @@ def wrong_architecture(
         Severity.ERROR,
         path,
         f"{path} is present and built for another machine",
-        (*asks, Evidence("machines", (Fact(path, built_for), *here)), *search) + words.quoted(error, label),
+        (*asks, Evidence("machines", (Fact(path, built_for), *here)), *search, *words.quoted(error, label)),
         "a package for another kind of machine was installed or copied here; the loader passes over such a file "
         "as if it were absent",
         Fix(f"install the build of the package that ships {os.path.basename(path)} for this machine"),
@@ -258,15 +267,15 @@ def shadowed_by_bad_file(problem: facts.BadFile, label: str = words.WOULD_SAY) -
                 "candidates, in the loader's order",
                 (Fact(problem.path, _REASONS.get(problem.reason, problem.reason)), Fact(good, "usable, not reached")),
             ),
-        )
-        + words.outcome_of(problem.error, problem.crash, label),
+            *words.outcome_of(problem.error, problem.crash, label),
+        ),
         "the loader ends a search at a file that is no library instead of passing over it",
         Fix("move the unusable file out of the way", (_move_away(problem.path),)),
     )
 
 
 def _move_away(path: str) -> str:
-    return f"mv {words.shell_word(path)} {words.shell_word(path + '.unusable')}"
+    return f"mv {shell_word(path)} {shell_word(path + '.unusable')}"
 
 
 register(
@@ -291,8 +300,11 @@ def not_loadable(problem: facts.BadFile, label: str = words.WOULD_SAY) -> Findin
         Severity.ERROR,
         problem.path,
         f"{problem.path} is an ELF file that cannot be loaded",
-        (*_asks(problem), Evidence("file", (Fact(problem.path, _REASONS.get(problem.reason, problem.reason)),)))
-        + words.outcome_of(problem.error, problem.crash, label),
+        (
+            *_asks(problem),
+            Evidence("file", (Fact(problem.path, _REASONS.get(problem.reason, problem.reason)),)),
+            *words.outcome_of(problem.error, problem.crash, label),
+        ),
         "another kind of file has taken the place of the library, or a tool damaged its headers",
         Fix(_reinstall(problem.path)),
     )
@@ -327,7 +339,7 @@ def no_soname(path: str, name: str, soname: Optional[str], requesters: Sequence[
         ),
         "the file was built or rewritten without the name under which the others know it",
         Fix(
-            "reinstall the package that ships the file, or give the file its SONAME back",
-            (f"patchelf --set-soname {words.shell_word(name)} {words.shell_word(path)}",),
+            "reinstall the package that ships the file, or give the file its SONAME back with "
+            f"`patchelf --set-soname {name}`"
         ),
     )

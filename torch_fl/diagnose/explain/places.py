@@ -6,6 +6,7 @@ import os
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, facts
+from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
 from torch_fl.diagnose.hunt import Candidate, Cure, Hunt
@@ -32,10 +33,8 @@ def _searches(problems: Sequence[facts.MissingLibrary]) -> Tuple[Evidence, ...]:
     for problem in problems:
         told.setdefault(words.search(problem.lookup), []).append(problem.name)
     if len(told) == 1:
-        return (words.searched(problems[0].lookup),)
-    return tuple(
-        Evidence(f"loader searched for {words.names(sought)}", rows) for rows, sought in told.items()
-    )
+        return words.searched(problems[0].lookup)
+    return tuple(Evidence(f"loader searched for {words.names(sought)}", rows) for rows, sought in told.items() if rows)
 
 
 def _unusable(hunt: Hunt) -> Tuple[Evidence, ...]:
@@ -49,8 +48,8 @@ def _near(hunt: Hunt) -> Tuple[Evidence, ...]:
     return (Evidence("files with a similar name", rows),) if rows else ()
 
 
-def _hunted(hunt: Hunt) -> Tuple[Evidence, ...]:
-    return (Evidence("torch_fl searched", hunt.places),) if hunt.places else ()
+def _in_order(aside: Sequence[Fact]) -> Tuple[Evidence, ...]:
+    return (Evidence("not the trouble", tuple(aside)),) if aside else ()
 
 
 register(
@@ -73,11 +72,13 @@ def missing_library(
     hunt: Hunt,
     package: Optional[str] = None,
     label: str = words.WOULD_SAY,
+    aside: Sequence[Fact] = (),
 ) -> Finding:
     """Names that nothing on this machine answers, all for one reason.
 
     package   directory of the vendor's package when there is one, else None
     label     whether the loader said the text or would say it
+    aside     files that the loader's text names although they are in order
     """
     sought = [problem.name for problem in problems]
     cause, cure = _why_missing(sought, hunt, package)
@@ -86,8 +87,15 @@ def missing_library(
         Severity.ERROR,
         sought[0],
         f"{words.names(sought)} {words.is_are(sought)} in none of the directories searched",
-        (_asked(problems), *_searches(problems), *_hunted(hunt), *_unusable(hunt), *_near(hunt))
-        + words.quoted(problems[0].error, label),
+        (
+            _asked(problems),
+            *_searches(problems),
+            *words.own_search(hunt.looked),
+            *_unusable(hunt),
+            *_near(hunt),
+            *words.quoted(problems[0].error, label),
+            *_in_order(aside),
+        ),
         cause,
         Fix(cure),
     )
@@ -114,7 +122,7 @@ def _why_missing(sought: Sequence[str], hunt: Hunt, package: Optional[str]) -> T
     if record.home == "cuda-compat":
         near = f"; {hunt.near[0].path} is another version and does not replace it" if hunt.near else ""
         return (
-            f"{record.about}, which the vendor torch package and xcudart carry, is in none of the places searched{near}",
+            f"{record.about} is in none of the places searched; the vendor torch package and xcudart carry it{near}",
             f"install xcudart or reinstall the vendor torch package, or set {catalog.COMPAT_ROOT_VARIABLE} to the "
             "directory that holds the file before Python starts",
         )
@@ -144,12 +152,17 @@ def not_on_search_path(
     hunt: Hunt,
     cure: Cure,
     label: str = words.WOULD_SAY,
+    aside: Sequence[Fact] = (),
 ) -> Finding:
     """Names whose files are in directories that nobody searches. `cure` was shown to help, or says what comes next."""
     sought = [problem.name for problem in problems]
     held = _held(sought, hunt.candidates, cure.directories)
     places = list(dict.fromkeys(os.path.dirname(candidate.path) for candidate in held))
-    where = f"{places[0]}, which is not searched" if len(places) == 1 else f"{len(places)} directories that are not searched"
+    where = (
+        f"{places[0]}, which is not searched"
+        if len(places) == 1
+        else f"{len(places)} directories that are not searched"
+    )
     after: Tuple[Evidence, ...] = ()
     if not cure.works:
         after = (Evidence("with these directories searched, loader would say", (Fact("", cure.remaining),)),)
@@ -162,11 +175,12 @@ def not_on_search_path(
             _asked(problems),
             Evidence("found", tuple(Fact(c.path, c.verdict) for c in held)),
             *_searches(problems),
-            *_hunted(hunt),
+            *words.own_search(hunt.looked),
             *_unusable(hunt),
-        )
-        + words.quoted(problems[0].error, label)
-        + after,
+            *words.quoted(problems[0].error, label),
+            *_in_order(aside),
+            *after,
+        ),
         _why_not_searched(problems, places),
         _fix(cure, places),
     )
@@ -233,7 +247,7 @@ def broken_link(
     if replacement is not None:
         text = "let the link point to the file that is there"
         target = os.path.relpath(replacement, os.path.dirname(link))
-        commands = (f"ln -sfn {words.shell_word(target)} {words.shell_word(link)}",)
+        commands = (f"ln -sfn {shell_word(target)} {shell_word(link)}",)
     return Finding(
         "broken-link",
         Severity.ERROR,
@@ -242,9 +256,9 @@ def broken_link(
         (
             words.requested_by(problem.requester, problem.chain),
             Evidence("link", tuple(links)),
-            words.searched(problem.lookup),
-        )
-        + words.quoted(problem.error, label),
+            *words.searched(problem.lookup),
+            *words.quoted(problem.error, label),
+        ),
         "the file behind the link was removed or renamed, or the link was copied without it",
         Fix(text, commands),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence, Tuple
 
-from torch_fl.diagnose.explain import words
+from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
 
 TORCH_LINE = "2.13"
@@ -41,14 +41,16 @@ def extension_not_built(
     cause = "the package was copied or unpacked without its compiled part"
     fix = Fix("install torch_fl again from a wheel for this interpreter")
     if stray:
-        evidence.append(Evidence("found", tuple(Fact(path, "built, in a place where no import looks") for path in stray)))
+        evidence.append(
+            Evidence("found", tuple(Fact(path, "built, in a place where no import looks") for path in stray))
+        )
     if checkout is not None:
         cause = (
             "the extension was built without --inplace, which leaves it in the directory build"
             if stray
             else "this is a source checkout in which nothing has been built yet"
         )
-        change = f"cd {words.shell_word(checkout)} && {words.shell_word(python)} setup.py build_ext --inplace"
+        change = f"cd {shell_word(checkout)} && {shell_word(python)} setup.py build_ext --inplace"
         fix = Fix("build the extension in place", (change,))
     if text:
         evidence.append(Evidence("Python said", (Fact("", text),)))
@@ -95,7 +97,7 @@ def python_tag_mismatch(
         f"{module} is built for another Python than {version}",
         tuple(evidence),
         "the package was built or installed with another interpreter than the one that runs",
-        Fix(f"build or install {module.partition('.')[0]} with this interpreter, or run it with the one it was built for"),
+        Fix(f"install {module.partition('.')[0]} for this interpreter, or run it with the one that it was built for"),
     )
 
 
@@ -129,7 +131,7 @@ def torch_missing(python: str, searched: Sequence[str], line: str = TORCH_LINE, 
         "torch was installed into another environment than the one that runs, or not at all",
         Fix(
             f"install torch {line} into this interpreter",
-            (f"{words.shell_word(python)} -m pip install 'torch=={line}.*'",),
+            (f"{shell_word(python)} -m pip install 'torch=={line}.*'",),
         ),
     )
 
@@ -159,6 +161,6 @@ def torch_mismatch(installed: str, where: str, built: str, record: str, python: 
         "torch was upgraded or downgraded after torch_fl was built; its C++ interface changes with every minor version",
         Fix(
             f"install torch {line} into this interpreter, or build torch_fl again",
-            (f"{words.shell_word(python)} -m pip install 'torch=={line}.*'",),
+            (f"{shell_word(python)} -m pip install 'torch=={line}.*'",),
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Tuple
+from typing import Dict, NamedTuple
 
 from torch_fl._preload import facts
 from torch_fl.diagnose.explain import words
@@ -14,7 +14,6 @@ class _Refusal(NamedTuple):
     message: str
     cause: str
     cure: str
-    commands: Tuple[str, ...] = ()
 
 
 _MAP_CURE = "move the file to a file system that is mounted without noexec, or lift the limit"
@@ -25,7 +24,7 @@ _REFUSALS: Dict[str, _Refusal] = {
         "asks for an executable stack, which this C library does not grant",
         "an object of the library was assembled without a .note.GNU-stack section, or a compiler used trampolines; "
         "since glibc 2.41 dlopen() does not make the stack executable any more",
-        "clear the mark in the library; it is wrong unless the library really runs code on the stack",
+        "clear the mark with `patchelf --clear-execstack`; it is wrong unless the library runs code on the stack",
     ),
     "static-tls": _Refusal(
         "static-tls",
@@ -57,8 +56,7 @@ _REFUSALS: Dict[str, _Refusal] = {
         "map-refused",
         "does not fit into the address space that this process may use",
         "a limit on the address space (ulimit -v) is smaller than what the library needs",
-        "raise the limit before Python starts",
-        ("ulimit -v unlimited",),
+        "raise the limit on the address space (`ulimit -v`) before Python starts",
     ),
     "text-relocations": _Refusal(
         "map-refused",
@@ -129,18 +127,17 @@ register(
 def refused(problem: facts.Refused, label: str = words.WOULD_SAY) -> Finding:
     """A precondition of the load that does not hold on this host."""
     refusal = _REFUSALS[problem.reason]
-    commands = refusal.commands
-    if problem.reason == "executable-stack":
-        commands = (f"patchelf --clear-execstack {words.shell_word(problem.path)}",)
     return Finding(
         refusal.code,
         Severity.ERROR,
         problem.path,
         f"{problem.path} {refusal.message}",
-        (Evidence("compared", (Fact(problem.path, problem.detail),)),)
-        + words.outcome_of(problem.error, problem.crash, label),
+        (
+            Evidence("compared", (Fact(problem.path, problem.detail),)),
+            *words.outcome_of(problem.error, problem.crash, label),
+        ),
         refusal.cause,
-        Fix(refusal.cure, commands),
+        Fix(refusal.cure),
     )
 
 
@@ -164,8 +161,10 @@ def foreign_libc(problem: facts.ForeignLibc, runs: str, error: str = "", label: 
         Severity.ERROR,
         problem.path,
         f"{problem.path} is built for {problem.libc}, and this interpreter runs on {runs}",
-        (Evidence("compared", (Fact(problem.path, problem.evidence), Fact("this interpreter", runs))),)
-        + words.quoted(error or problem.error, label),
+        (
+            Evidence("compared", (Fact(problem.path, problem.evidence), Fact("this interpreter", runs))),
+            *words.quoted(error or problem.error, label),
+        ),
         "the package was made for a system with another C library",
         Fix(f"install the build of the package for {runs}"),
     )

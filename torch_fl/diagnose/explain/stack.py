@@ -41,8 +41,12 @@ def driver_missing(
         evidence += (Evidence("runtime said", (Fact("", said),)),)
     present = [row for row in nodes if row.verdict.startswith("present")]
     if present:
-        cause = "the device nodes are there, and the runtime cannot use what is behind them; `xpu-smi` and dmesg tell which"
-        cure = "compare the version of the XPU-RT driver with the one that the SDK asks for, and look for errors in dmesg"
+        cause = (
+            "the device nodes are there, and the runtime cannot use what is behind them; `xpu-smi` and dmesg tell which"
+        )
+        cure = (
+            "compare the version of the XPU-RT driver with the one that the SDK asks for, and look for errors in dmesg"
+        )
     elif in_container:
         cause = "this container was started without the device nodes of the driver"
         cure = "start the container with --device for each /dev/xpuN that is to be used and for /dev/xpuctrl"
@@ -76,7 +80,7 @@ register(
 )
 
 
-def stale_rpath(path: str, tag: str, entries: Sequence[Tuple[str, bool]], python: str, loads: bool) -> Finding:
+def stale_rpath(path: str, tag: str, entries: Sequence[Tuple[str, bool]], loads: bool) -> Finding:
     """`entries`: each directory with whether it exists; `loads`: whether everything is found all the same."""
     dead = [directory for directory, exists in entries if not exists]
     count = "1 directory that does not exist" if len(dead) == 1 else f"{len(dead)} directories that do not exist"

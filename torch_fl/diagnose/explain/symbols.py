@@ -86,12 +86,11 @@ def symbol_order(
     )
     fix = Fix("load the library that defines the symbol first, with RTLD_GLOBAL")
     if preload:
-        joined = ":".join(preload)
         fix = Fix(
             "load the library that defines the symbol first, with `import torch_fl` or through LD_PRELOAD"
             if first.symbol in own
             else "load the library that defines the symbol first",
-            (words.export("LD_PRELOAD", (joined,)),),
+            (words.export("LD_PRELOAD", preload, keep=True),),
         )
     return Finding(
         "symbol-order",
@@ -104,8 +103,8 @@ def symbol_order(
             _listed(problem.symbols),
             _needs(problem.requester, needed),
             Evidence("loader searched", tuple(scope)),
-        )
-        + words.quoted(problem.error, label),
+            *words.quoted(problem.error, label),
+        ),
         cause,
         fix,
     )
@@ -146,8 +145,8 @@ def undefined_symbol(
             _listed(problem.symbols),
             _needs(problem.requester, needed),
             Evidence("loader searched", tuple(scope)),
-        )
-        + words.quoted(problem.error, label),
+            *words.quoted(problem.error, label),
+        ),
         _why_undefined(first, user, needed),
         Fix(_cure_undefined(first, user)),
     )
@@ -221,8 +220,8 @@ def version_not_found(
         (
             Evidence("needed by", tuple(Fact(p.requester, f"needs {p.version}") for p in problems)),
             Evidence("found", (Fact(provider, how), Fact("newest version of that kind in it", newest))),
-        )
-        + words.quoted(problems[0].error, label),
+            *words.quoted(problems[0].error, label),
+        ),
         "the object that asks was built on a system with a newer C library than this one"
         if system
         else f"the object that asks was built with a newer {os.path.basename(provider)} than the one found first",
@@ -264,8 +263,8 @@ def orphan_version(problem: facts.OrphanVersion, label: str = words.WOULD_SAY) -
                     Fact("DT_NEEDED", f"does not name {problem.file}"),
                 ),
             ),
-        )
-        + words.outcome_of(problem.error, problem.crash, label),
+            *words.outcome_of(problem.error, problem.crash, label),
+        ),
         "a tool removed the DT_NEEDED entry and left the version requirement behind",
         Fix(f"replace {problem.requester} by reinstalling the package that ships it"),
     )
@@ -295,8 +294,8 @@ def unversioned_provider(problem: facts.UnversionedProvider, label: str = words.
         (
             Evidence("needed by", (Fact(problem.requester, f"needs {problem.symbol}@{problem.version}"),)),
             Evidence("found", (Fact(problem.provider, "has no version table"),)),
-        )
-        + words.outcome_of(problem.error, problem.crash, label),
+            *words.outcome_of(problem.error, problem.crash, label),
+        ),
         f"a build of {os.path.basename(problem.provider)} without versions has taken the place of the one that was "
         "linked against",
         Fix(f"replace {problem.provider} by the build that {os.path.basename(problem.requester)} was linked with"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Optional, Sequence, Tuple
 
+from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Prediction, Severity, register
 from torch_fl.diagnose.trial import Attempt
@@ -179,8 +180,10 @@ def loader_refused(subject: str, error: Optional[str], label: str = words.SAID) 
         f"{subject} does not load",
         words.quoted(error, label),
         "torch_fl has no explanation for this text",
-        Fix("send the output of this command to the developers of torch_fl, and search for the quoted text",
-            (f"python -m torch_fl.diagnose check --json {words.shell_word(subject)}",)),
+        Fix(
+            "send the output of this command to the developers of torch_fl, and search for the quoted text",
+            (f"python -m torch_fl.diagnose check --json {shell_word(subject)}",),
+        ),
     )
 
 
@@ -201,9 +204,7 @@ def prediction_differs(
     subject: str, prediction: Prediction, attempt: Attempt, host: Sequence[Fact], command: str
 ) -> Finding:
     """`host`: what a developer needs to know of the machine; `command`: makes the report to be sent."""
-    foretold = (
-        "loads" if prediction.loads else prediction.error or f"ends the process ({prediction.crash})"
-    )
+    foretold = "loads" if prediction.loads else prediction.error or f"ends the process ({prediction.crash})"
     if attempt.loads:
         seen = "loads"
     elif attempt.error is not None:

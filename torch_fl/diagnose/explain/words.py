@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from itertools import groupby
-from typing import Iterable, List, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 
 from torch_fl._preload import facts
-from torch_fl.diagnose.escape import shell_word as shell_word
+from torch_fl._preload.places import Considered
+from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.finding import Evidence, Fact
 
 SAID = "loader said"
@@ -120,7 +121,7 @@ def _of_step(step: facts.Step) -> str:
     if step.verdict == facts.DISABLED:
         return f"does not apply: {step.detail}"
     if step.verdict in _WHOLE_STAGE:
-        return _WHOLE_STAGE[step.verdict]
+        return _WHOLE_STAGE[step.verdict] + (f": {step.detail}" if step.detail else "")
     verdict = _of_candidate(step)
     if step.element and step.candidate and "$" in step.element:
         verdict += f" (written {step.element})"
@@ -144,20 +145,28 @@ def search(lookup: facts.Lookup) -> Tuple[Fact, ...]:
         silent = all(step.verdict in (facts.ABSENT, facts.NO_DIRECTORY) for step in steps)
         if stage == facts.DEFAULT and silent and steps:
             rows.append(Fact(", ".join(dict.fromkeys(map(_directory, steps))), "no such file"))
-        else:
-            rows.extend(Fact(_place(step), _of_step(step)) for step in steps)
+            continue
+        if stage == facts.RPATH and len(steps) > 2 and all(step.verdict == facts.NOT_SET for step in steps):
+            rows.append(Fact(_place(steps[0]), _of_step(steps[0])))
+            rows.append(Fact(f"RPATH of the {len(steps) - 1} objects above it", "not set"))
+            continue
+        rows.extend(Fact(_place(step), _of_step(step)) for step in steps)
     return tuple(rows)
 
 
-def searched(lookup: facts.Lookup) -> Evidence:
-    """The search as evidence."""
-    return Evidence("loader searched", search(lookup))
+def searched(lookup: facts.Lookup) -> Tuple[Evidence, ...]:
+    """The search as evidence; nothing when the model did not come as far as this search."""
+    rows = search(lookup)
+    return (Evidence("loader searched", rows),) if rows else ()
 
 
-def own_search(rows: Iterable[Fact]) -> Tuple[Evidence, ...]:
-    """What torch_fl looked at by itself; nothing when it did not look."""
-    found = tuple(rows)
-    return (Evidence("torch_fl searched", found),) if found else ()
+def own_search(looked: Iterable[Considered]) -> Tuple[Evidence, ...]:
+    """What torch_fl looked at by itself, each directory once; nothing when it did not look."""
+    rows: Dict[Tuple[str, str], Fact] = {}
+    for place in looked:
+        key = ("", place.directory) if place.directory else (place.label, "")
+        rows.setdefault(key, Fact(place.label, f"{place.directory} {place.verdict}".strip()))
+    return (Evidence("torch_fl searched", tuple(rows.values())),) if rows else ()
 
 
 # --- commands ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,95 @@
+"""What Python would import, found without importing it: torch, the extension, a target given by its module name."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import sys
+from typing import NamedTuple, Optional, Sequence, Tuple
+
+SUFFIXES: Tuple[str, ...] = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+"""Endings of extension modules that this interpreter imports, in its order."""
+
+_VERSION = re.compile(r"^__version__\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
+
+
+class Torch(NamedTuple):
+    """An installed torch: its directory, its version ("unknown" when unreadable) and its two entry libraries."""
+
+    directory: str
+    version: str
+    global_deps: Optional[str]
+    extension: Optional[str]
+
+
+def find_module(name: str) -> Optional[importlib.machinery.ModuleSpec]:
+    """The spec of a module by its full name; no module, and no parent package of it, is imported."""
+    top, *rest = name.split(".")
+    if top in sys.modules:  # its own spec may be missing, as in a package that was put together by hand
+        spec = importlib.machinery.PathFinder.find_spec(top, getattr(sys.modules[top], "__path__", None) and sys.path)
+    else:
+        spec = importlib.util.find_spec(top)  # asks every finder, also those of editable installations
+    full = top
+    for part in rest:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        full = f"{full}.{part}"
+        spec = importlib.machinery.PathFinder.find_spec(full, list(spec.submodule_search_locations))
+    return spec
+
+
+def extension_file(directory: str, stem: str = "_C") -> Optional[str]:
+    """The file that this interpreter would import as the extension module `stem` of a package, or None."""
+    for suffix in SUFFIXES:
+        path = os.path.join(directory, stem + suffix)
+        if os.path.isfile(path):
+            return path
+    return None
+
+
+def extensions_of_others(directory: str, stem: str = "_C") -> Tuple[str, ...]:
+    """Files that are the extension module `stem` for some other interpreter."""
+    pattern = re.compile(re.escape(stem) + r"(\.[^/]+)?\.so")
+    own = {stem + suffix for suffix in SUFFIXES}
+    try:
+        present = sorted(os.listdir(directory))
+    except OSError:
+        return ()
+    return tuple(os.path.join(directory, name) for name in present if pattern.fullmatch(name) and name not in own)
+
+
+def find_torch() -> Optional[Torch]:
+    """The torch that `import torch` would find, or None."""
+    spec = find_module("torch")
+    if spec is None or not spec.submodule_search_locations or spec.origin is None:
+        return None
+    directory = next(iter(spec.submodule_search_locations))
+    global_deps = os.path.join(directory, "lib", "libtorch_global_deps.so")
+    return Torch(
+        directory,
+        read_version(os.path.join(directory, "version.py")),
+        global_deps if os.path.isfile(global_deps) else None,
+        extension_file(directory),
+    )
+
+
+def read_version(path: str) -> str:
+    """The `__version__` that a Python file assigns, without running it; "unknown" when there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found = _VERSION.search(file.read(65536))
+    except OSError:
+        return "unknown"
+    return found.group(1) if found else "unknown"
+
+
+def same_line(one: str, other: str) -> bool:
+    """Whether two versions of torch share major and minor number."""
+    return one.split("+")[0].split(".")[:2] == other.split("+")[0].split(".")[:2]
+
+
+def searched(entries: Sequence[str]) -> Tuple[str, ...]:
+    """Entries of sys.path as a reader knows them: the empty one is the working directory."""
+    return tuple(dict.fromkeys(entry or os.getcwd() for entry in entries))
