@@ -88,13 +88,13 @@ def mapped_vendor_libraries(here: Host) -> Dict[str, str]:
 def package_places(sources: Sources) -> Iterator[Tuple[str, str]]:
     """(label, directory) where libxdnn_pytorch.so may be: said by the user, seen by the loader, installed, recorded."""
     for label, directory in named_by_user(sources):
-        for below in catalog.PACKAGE_SUBDIRECTORIES:
-            yield label, os.path.join(directory, below) if below else directory
+        yield from _below(label, directory, catalog.PACKAGE_SUBDIRECTORIES)
     for entry in sources.search_path:
-        directory = os.path.join(entry, catalog.VENDOR_PACKAGE)
-        if os.path.isdir(directory):
-            for below in catalog.PACKAGE_SUBDIRECTORIES:
-                yield "site-packages", os.path.join(directory, below) if below else directory
+        package = os.path.join(entry, catalog.VENDOR_PACKAGE)
+        if os.path.isdir(package):
+            yield from _below("site-packages", package, catalog.PACKAGE_SUBDIRECTORIES)
+        elif os.path.basename(entry) in ("site-packages", "dist-packages"):
+            yield "site-packages", package
     yield "the build's record", str(sources.record.get("XDNN_LIBRARY_DIR", ""))
 
 
@@ -106,8 +106,7 @@ def compat_places(sources: Sources, package: Optional[str]) -> Iterator[Tuple[st
             for directory in sorted(glob.glob(os.path.join(glob.escape(root), pattern))):
                 yield "nested in the vendor package", directory
     root = "" if sources.secure else sources.settings.get(catalog.COMPAT_ROOT_VARIABLE, "")
-    for below in catalog.COMPAT_BELOW_ROOT:
-        yield catalog.COMPAT_ROOT_VARIABLE, os.path.join(root, below) if root else ""
+    yield from _below(catalog.COMPAT_ROOT_VARIABLE, root, catalog.COMPAT_BELOW_ROOT)
     nested = sources.record.get("DEPENDENCY_DIRS", ())
     for directory in nested if isinstance(nested, tuple) else ():
         yield "the build's record", str(directory)
@@ -122,12 +121,19 @@ def compat_places(sources: Sources, package: Optional[str]) -> Iterator[Tuple[st
 def sdk_places(sources: Sources) -> Iterator[Tuple[str, str]]:
     """(label, directory) where the XPU SDK's libraries may be."""
     root = "" if sources.secure else sources.settings.get(catalog.SDK_ROOT_VARIABLE, "")
-    for below in catalog.SDK_BELOW_ROOT:
-        yield catalog.SDK_ROOT_VARIABLE, os.path.join(root, below) if root else ""
+    yield from _below(catalog.SDK_ROOT_VARIABLE, root, catalog.SDK_BELOW_ROOT)
     yield "the build's record", str(sources.record.get("SDK_LIBRARY_DIR", ""))
     for root in catalog.SDK_DEFAULT_ROOTS:
-        for below in catalog.SDK_BELOW_ROOT:
-            yield "usual place", os.path.join(root, below)
+        yield from _below("usual place", root, catalog.SDK_BELOW_ROOT)
+
+
+def _below(label: str, root: str, subdirectories: Sequence[str]) -> Iterator[Tuple[str, str]]:
+    """Each subdirectory of `root`; the label alone when there is no root, so that "not set" can be said of it."""
+    if not root:
+        yield label, ""
+        return
+    for below in subdirectories:
+        yield label, os.path.join(root, below) if below else root
 
 
 def named_by_user(sources: Sources) -> Iterator[Tuple[str, str]]:
