@@ -1,46 +1,49 @@
 """One frozen picture of the machine and the process that a prediction is for.
 
-`current()` describes this process; `Host(...)` builds another one by hand. This is the only module that reads
-os.environ, /proc and the C library's configuration; everything downstream is pure in a Host and in files.
-Facts that cost more than a few system calls are gathered when first asked for, and then kept.
+`current()` describes this process; `Host(...)` builds another one by hand. Together with process_image.py and
+machine.py this is the only place that reads os.environ, /proc and the C library's configuration; everything downstream
+is pure in a Host and in files. Facts that cost more than a few system calls are gathered when first asked for.
 """
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional, Tuple
+import os
+import sys
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
+from . import machine, process_image
+from .ldcache import LdCache
+from .process_image import Mapped
 
-class Mapped(NamedTuple):
-    """One file that is mapped in the process. `path` has no " (deleted)" suffix; `deleted` says so instead."""
+__all__ = ["Host", "Mapped", "command_line", "current", "settings"]
 
-    path: str
-    device: int
-    inode: int
-    deleted: bool
-    executable: bool
+SETTINGS_PREFIXES = ("FLAGOS_", "XPU_", "XDNN_", "XCUDART_")
+"""Variables that torch_fl itself honours start with one of these; nothing else of the environment is handed out."""
 
 
 class Host:
-    """What a load depends on besides the files.
+    """What a load depends on besides the files. Attributes never change; `replace` makes another Host.
 
     environment      variables as they were at exec (the loader captured them then), not os.environ
     secure           AT_SECURE: setuid, setgid, capabilities or an LSM
-    mapped           files mapped now, in link_map order where that could be read; () in a Host made for a fresh process
-    executable       path of the running program, links resolved (/proc/self/exe)
-    interpreter      path of the program interpreter, i.e. of ld.so (PT_INTERP of the executable)
+    mapped           files mapped now, in link_map order where that could be read; () for a process yet to start
+    executable       path of the program, links resolved (/proc/self/exe)
+    interpreter      path of ld.so (PT_INTERP of the executable), or None
     libc             "glibc", "musl" or "unknown"
     libc_version     e.g. (2, 36); (0, 0) when unknown
-    machine, bits, little_endian   what the process runs: ELF e_machine number, 64 or 32, byte order
+    machine bits little_endian   what the process runs: ELF e_machine, 64 or 32, byte order
     system_dirs      default directories, without a trailing slash, in search order
     lib_token        what $LIB stands for, e.g. "lib/x86_64-linux-gnu"
     platform         what $PLATFORM stands for, e.g. "x86_64"; None when it has no value
     hwcaps           active glibc-hwcaps subdirectories, best first, e.g. ("x86-64-v3", "x86-64-v2")
-    legacy_hwcaps    subdirectories such as "tls/x86_64" that glibc before 2.37 tries too, in order; () otherwise
+    legacy_hwcaps    subdirectories such as "tls/x86_64" that glibc before 2.37 tries as well, in order
     isa_level        x86-64 ISA level 1..4 of the processor; 0 on other machines
-    cache            the binary ld.so.cache (ldcache.LdCache), parsed on first use; None when there is none
-    cwd              working directory
-    uid              effective user
-    page_size        bytes
+    cache            the binary ld.so.cache, read and parsed on first use
+    system_preload   names in /etc/ld.so.preload
+    tunables         GLIBC_TUNABLES as a mapping
+    address_space    RLIMIT_AS in bytes, None when unlimited
+    stack_executable whether the process's stack is executable already
+    cwd uid page_size
     """
 
     environment: Mapping[str, str]
@@ -59,9 +62,139 @@ class Host:
     hwcaps: Tuple[str, ...]
     legacy_hwcaps: Tuple[str, ...]
     isa_level: int
+    cache: LdCache
+    system_preload: Tuple[str, ...]
+    tunables: Mapping[str, str]
+    address_space: Optional[int]
+    stack_executable: bool
     cwd: str
     uid: int
     page_size: int
 
-    # def replace(self, **facts: object) -> Host      a copy with other facts, e.g. another environment
-# def current() -> Host
+    def __init__(self, **facts: Any) -> None:
+        """`facts` are attributes. What is left out gets the value of a plain x86-64 Debian with glibc 2.36."""
+        unknown = set(facts) - set(Host.__annotations__)
+        if unknown:
+            raise TypeError(f"a Host has no {', '.join(sorted(unknown))}")
+        self.__dict__.update(_PLAIN)
+        self.__dict__.update(facts)
+        self.__dict__["_later"] = {}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Host does not change: {name}; use replace")
+
+    def __getattr__(self, name: str) -> Any:
+        later: Dict[str, Callable[[Host], Any]] = self.__dict__.get("_later", {})
+        if name not in later:
+            raise AttributeError(name)
+        value = self.__dict__[name] = later[name](self)
+        return value
+
+    def replace(self, **facts: Any) -> Host:
+        """Another Host with other facts, e.g. replace(environment={...}, mapped=()). What is not named is kept."""
+        other = Host(**facts)
+        for name in Host.__annotations__:
+            if name not in facts:
+                if name in self.__dict__:
+                    other.__dict__[name] = self.__dict__[name]
+                else:
+                    other.__dict__.pop(name, None)
+        other.__dict__["_later"] = {name: value for name, value in self._later.items() if name not in facts}
+        return other
+
+    @property
+    def isa_bits(self) -> int:
+        """GNU_PROPERTY_X86_ISA_1 bits that the processor has."""
+        return (1 << self.isa_level) - 1
+
+    def real(self, path: str) -> str:
+        """`path` as this process can open it: relative ones start at the Host's working directory."""
+        return path if path.startswith("/") else os.path.join(self.cwd, path)
+
+
+_PLAIN: Dict[str, Any] = {
+    "environment": {},
+    "secure": False,
+    "mapped": (),
+    "executable": "/usr/bin/python3",
+    "interpreter": "/lib64/ld-linux-x86-64.so.2",
+    "libc": "glibc",
+    "libc_version": (2, 36),
+    "machine": 62,
+    "bits": 64,
+    "little_endian": True,
+    "system_dirs": ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib", "/usr/lib"),
+    "lib_token": "lib/x86_64-linux-gnu",
+    "platform": "x86_64",
+    "hwcaps": (),
+    "legacy_hwcaps": (),
+    "isa_level": 1,
+    "cache": LdCache(None),
+    "system_preload": (),
+    "tunables": {},
+    "address_space": None,
+    "stack_executable": False,
+    "cwd": "/",
+    "uid": 1000,
+    "page_size": 4096,
+}
+
+_GATHERED: Dict[str, Callable[[Host], Any]] = {
+    "mapped": lambda host: process_image.mapped(host.bits, host.little_endian),
+    "interpreter": lambda host: machine.interpreter_of(host.executable),
+    "libc": lambda host: machine.libc_kind(host.interpreter),
+    "libc_version": lambda host: machine.glibc_version(),
+    "system_dirs": lambda host: machine.system_dirs(host.interpreter),
+    "lib_token": lambda host: host.system_dirs[0].lstrip("/") if host.system_dirs else "lib",
+    "processor": lambda host: machine.processor(),
+    "isa_level": lambda host: machine.isa_level(host.machine, host.processor),
+    "platform": lambda host: machine.platform(host.machine, host.libc_version, host.processor),
+    "hwcaps": lambda host: machine.hwcaps(host.libc_version, host.isa_level),
+    "legacy_hwcaps": lambda host: machine.legacy_hwcaps(
+        host.machine, host.libc_version, host.platform, host.processor
+    ),
+    "cache": lambda host: LdCache("/etc/ld.so.cache"),
+    "system_preload": lambda host: machine.system_preload(),
+    "tunables": lambda host: {} if host.secure else machine.tunables(host.environment.get("GLIBC_TUNABLES", "")),
+    "address_space": lambda host: process_image.address_space_limit(),
+    "stack_executable": lambda host: process_image.stack_is_executable(),
+}
+
+
+def current() -> Host:
+    """This process, now. Reading it costs a few system calls; the rest is gathered when asked for."""
+    auxiliary = process_image.auxiliary_vector()
+    host = Host()
+    for name in _GATHERED:
+        host.__dict__.pop(name, None)
+    number, bits = machine.own_machine()
+    host.__dict__.update(
+        _later=_GATHERED,
+        environment=process_image.environment_at_exec(),
+        secure=bool(auxiliary.get(process_image.AT_SECURE, 0)),
+        executable=process_image.executable(),
+        machine=number,
+        bits=bits,
+        little_endian=sys.byteorder == "little",
+        cwd=_cwd(),
+        uid=os.geteuid(),
+        page_size=auxiliary.get(process_image.AT_PAGESZ, 4096),
+    )
+    return host
+
+
+def settings() -> Dict[str, str]:
+    """The environment variables that torch_fl itself reads, as they are now (os.environ), and no others."""
+    return {name: value for name, value in os.environ.items() if name.startswith(SETTINGS_PREFIXES)}
+
+
+def command_line() -> Tuple[str, ...]:
+    """The arguments this interpreter was started with (/proc/self/cmdline)."""
+    return process_image.command_line()
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # the working directory was removed; relative names then lead nowhere
+        return "/nonexistent"

@@ -10,65 +10,39 @@ opened for execution. Rules: glibc elf/dl-load.c, dl-deps.c, dl-open.c, dl-versi
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+import os
+import re
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from torch_fl._preload.elf import Elf
-from torch_fl._preload.facts import Lookup, Object, Problem
-from torch_fl._preload.host import Host
+from . import elf, facts, preconditions
+from .facts import Lookup, Object, Problem
+from .host import Host, Mapped
+from .mapping import Mapper, freeze
+from .order import relocation_order
+from .process import GLOBAL, LOCAL, LinkMap, Process
 
-LOCAL = "local"
-GLOBAL = "global"
+__all__ = ["DEPENDENCIES", "GLOBAL", "LOCAL", "SYMBOLS", "VERSIONS", "LinkMap", "Outcome", "Process", "dlopen", "fresh",
+           "running"]  # fmt: skip
 
 # How deep a prediction goes. Each includes the one before.
 DEPENDENCIES = "dependencies"  # the DT_NEEDED closure and its files
-VERSIONS = "versions"          # and the version tables
+VERSIONS = "versions"          # and the version tables and processor levels
 SYMBOLS = "symbols"            # and every undefined symbol, as RTLD_NOW relocation would look it up
 
-
-class LinkMap(NamedTuple):
-    """One loaded object, as glibc's struct link_map has it.
-
-    name       path as the loader opened it (l_name); the executable has its own path here, where glibc has ""
-    aliases    names under which it has been asked for (l_libname)
-    origin     directory that $ORIGIN stands for in its tags; None when unknown
-    loader     index in Process.maps of what first asked for it (l_loader); None for the executable and dlopen roots
-    needed     indices of its direct dependencies in DT_NEEDED order
-    scope      "global" or "local"
-    elf        what the file declares; None when the file cannot be read any more
-    """
-
-    name: str
-    aliases: Tuple[str, ...]
-    soname: Optional[str]
-    device: int
-    inode: int
-    origin: Optional[str]
-    elf: Optional[Elf]
-    loader: Optional[int]
-    needed: Tuple[int, ...]
-    scope: str
-    how: str
-
-
-class Process(NamedTuple):
-    """A process: its host and what is loaded, in link_map order. `global_scope` are indices in lookup order."""
-
-    host: Host
-    maps: Tuple[LinkMap, ...]
-    global_scope: Tuple[int, ...]
+_DEPTHS = (DEPENDENCIES, VERSIONS, SYMBOLS)
 
 
 class Outcome(NamedTuple):
     """What one dlopen would do.
 
     process   the process afterwards; the one before when the load fails
-    objects   the root's breadth-first list, as far as it could be built
+    objects   the root's search list in the loader's breadth-first order, as far as it could be built
     lookups   one record for each name looked up, in order
-    missing   every name that no file answers, each once
+    missing   every name for which nothing usable was found, each once
     error     the text dlerror() would return, or None
-    crash     None, "sigbus", "abort" or "exit" when the process would not survive the call
+    crash     None, "sigbus", "exit" (ld.so ends the process) or "abort" (another signal does)
     problems  everything that is wrong, the first thing that the loader trips over first
-    depth     how far the prediction went
+    depth     how far the prediction went: relocation is not looked at when the objects do not come together
     """
 
     process: Process
@@ -86,11 +60,256 @@ class Outcome(NamedTuple):
         return self.error is None and self.crash is None
 
 
-# def fresh(host: Host) -> Process
-#     The process right after `host.executable` started: itself, LD_PRELOAD, its DT_NEEDED closure; all global.
-# def running(host: Host) -> Process
-#     The process as it is now, from host.mapped.
-# def dlopen(process: Process, name: str, visible: str = LOCAL, *, depth: str = SYMBOLS, caller: Optional[str] = None)
-#         -> Outcome
-#     What dlopen(name, RTLD_NOW | visible) would do. `caller` is the path of the object that makes the call; it
-#     matters only for a name without a slash (None: the executable). Pure; the process given is not changed.
+def fresh(host: Host) -> Process:
+    """The process right after `host.executable` has started: itself, LD_PRELOAD, its dependencies, ld.so. All global.
+
+    A program that does not start (a dependency is missing) gives the process as far as it came.
+    """
+    mapper = Mapper(host)
+    _map_program(mapper)
+    preloads = tuple(index for index in (mapper.map(name, 0, facts.PRELOAD, secure=True) for name in _preload_names(host))
+                     if index is not None)  # fmt: skip
+    preloads = tuple(dict.fromkeys(index for index in preloads if index != 0))
+    search_list = mapper.map_dependencies(0, preloads)
+    return freeze(mapper, tuple(search_list), (0,))
+
+
+def running(host: Host, opened_global: Iterable[str] = ()) -> Process:
+    """The process as it is now, from `host.mapped`.
+
+    What came in at start is global. Whether a later object was opened RTLD_GLOBAL cannot be seen from outside;
+    `opened_global` names paths that were, and their dependencies follow them.
+    """
+    started = fresh(host)
+    by_file = {(entry.device, entry.inode): entry for entry in host.mapped}
+    kept = [index for index, entry in enumerate(started.maps) if not entry.inode or (entry.device, entry.inode) in by_file]
+    renumbered = {old: new for new, old in enumerate(kept)}
+    maps = [
+        started.maps[old]._replace(
+            loader=renumbered.get(started.maps[old].loader or 0) if started.maps[old].loader is not None else None,
+            needed=tuple(renumbered[index] for index in started.maps[old].needed if index in renumbered),
+        )
+        for old in kept
+    ]
+    known = {(entry.device, entry.inode) for entry in maps} | {_inode(entry.name, host) for entry in maps if not entry.inode}
+    for mapped in host.mapped:
+        if (mapped.device, mapped.inode) not in known and mapped.executable:
+            found = _as_link_map(mapped, host)
+            if found is not None:
+                maps.append(found)
+    maps = _with_needs(maps)
+    scope = [renumbered[index] for index in started.global_scope if index in renumbered]
+    wanted = set(opened_global)
+    for index, entry in enumerate(maps):
+        if entry.name in wanted:
+            scope += [member for member in _closure(maps, index) if member not in scope]
+    mapper = Mapper(host, tuple(maps))
+    return freeze(mapper, tuple(scope), (0,))
+
+
+def dlopen(
+    process: Process, name: str, visible: str = LOCAL, *, depth: str = SYMBOLS, caller: Optional[str] = None
+) -> Outcome:
+    """What dlopen(name, RTLD_NOW | visible) would do in `process`, which is not changed.
+
+    visible   LOCAL or GLOBAL
+    depth     DEPENDENCIES, VERSIONS or SYMBOLS: how much to check
+    caller    path of the object that makes the call. It matters for a name without a slash or with a token, whose
+              search uses the caller's RPATH and RUNPATH; None is the executable
+    """
+    if visible not in (LOCAL, GLOBAL) or depth not in _DEPTHS:
+        raise ValueError(f"visible={visible!r}, depth={depth!r}")
+    mapper = Mapper(process.host, process.maps)
+    calling = 0
+    if caller is not None:
+        calling = next((index for index, entry in enumerate(process.maps) if entry.name == caller), 0)
+    lends = calling if "/" not in name or "$" in name else None
+    root = mapper.map(name, lends, facts.TARGET, root=True)
+    if root is None:
+        return _outcome(process, mapper, None, [], visible, DEPENDENCIES)
+    if root in process.opened:
+        search_list = _closure(mapper.maps, root)
+        return _outcome(process, mapper, root, search_list, visible, depth)
+    search_list = mapper.map_dependencies(root)
+    if _fatal(mapper.problems) is not None:
+        mapper.problems += _versions(mapper, search_list)
+        return _outcome(process, mapper, root, search_list, visible, VERSIONS)
+    new = [index for index in search_list if index >= mapper.first_new]
+    if depth != DEPENDENCIES and new:
+        order = _order(mapper, search_list)
+        mapper.problems += _versions(mapper, search_list)
+        mapper.problems += _isa(mapper, order)
+        if depth == SYMBOLS and _fatal(mapper.problems) is None:
+            from .symbols import Relocator
+
+            relocator = Relocator(mapper, process.global_scope, root, search_list)
+            relocator.tls = _static_tls(process)
+            mapper.problems += relocator.check(order)
+    return _outcome(process, mapper, root, search_list, visible, depth)
+
+
+# --- helpers ------------------------------------------------------------------------------------------------------
+
+
+def _versions(mapper: Mapper, search_list: Sequence[int]) -> List[Problem]:
+    from .symbols import check_versions
+
+    return check_versions(mapper, [index for index in search_list if index >= mapper.first_new])
+
+
+def _isa(mapper: Mapper, order: Sequence[int]) -> List[Problem]:
+    from .symbols import check_isa
+
+    return check_isa(mapper, order)
+
+
+def _order(mapper: Mapper, search_list: Sequence[int]) -> List[int]:
+    """New objects in relocation order. The root goes first into the sort, filtees behind it."""
+    host = mapper.host
+    root = next(index for index in search_list if index >= mapper.first_new)
+    root = search_list[0] if search_list[0] >= mapper.first_new else root
+    depth_first = host.libc_version >= (2, 35) and host.tunables.get("glibc.rtld.dynamic_sort") != "1"
+    ordered = relocation_order(
+        search_list, lambda index: mapper.maps[index].needed, root_first=True, depth_first=depth_first
+    )
+    return [index for index in ordered if index >= mapper.first_new]
+
+
+def _static_tls(process: Process) -> preconditions.StaticTls:
+    files = [process.maps[index].elf for index in process.global_scope]
+    state = preconditions.static_tls_at_start(process.host, preconditions.tls_blocks(files))
+    inside = set(process.global_scope)
+    for index, entry in enumerate(process.maps):
+        if index not in inside and entry.elf is not None and entry.elf.static_tls and entry.elf.tls_size:
+            state = state.fits(entry.elf.tls_size, entry.elf.tls_align) or state
+    return state
+
+
+def _fatal(problems: Iterable[Problem]) -> Optional[Problem]:
+    for problem in problems:
+        if problem.fatal:
+            return problem
+    return None
+
+
+def _outcome(
+    process: Process, mapper: Mapper, root: Optional[int], search_list: Sequence[int], visible: str, depth: str
+) -> Outcome:
+    first = _fatal(mapper.problems)
+    after = process
+    scope = process.global_scope
+    if first is None and root is not None:
+        if visible == GLOBAL:
+            scope = (*scope, *(index for index in search_list if index not in scope))
+        opened = process.opened if root in process.opened else (*process.opened, root)
+        after = freeze(mapper, scope, opened)
+    objects = _objects(mapper, root, search_list, set(scope))
+    return Outcome(
+        after,
+        objects,
+        tuple(mapper.lookups),
+        tuple(mapper.missing),
+        first.error if first is not None else None,
+        first.crash if first is not None else None,
+        tuple(mapper.problems),
+        depth,
+    )
+
+
+def _objects(mapper: Mapper, root: Optional[int], search_list: Sequence[int], scope: set[int]) -> Tuple[Object, ...]:
+    needed_by: dict[int, List[str]] = {}
+    for index in search_list:
+        for dependency in mapper.maps[index].needed:
+            needed_by.setdefault(dependency, []).append(mapper.maps[index].name)
+    found = []
+    for index in search_list:
+        entry = mapper.maps[index]
+        new = index >= mapper.first_new
+        asked = entry.aliases[0] if new and entry.aliases else entry.soname or os.path.basename(entry.name)
+        how = entry.how if new else facts.LOADED
+        found.append(
+            Object(
+                asked, entry.name, entry.soname, how, tuple(dict.fromkeys(needed_by.get(index, ()))),
+                GLOBAL if index in scope else LOCAL, new,
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _map_program(mapper: Mapper) -> None:
+    """The executable, and ld.so, which the kernel maps and which is not searched for. Neither is compared by inode."""
+    host = mapper.host
+    program = _readable(host.executable, host)
+    mapper.maps.append(
+        LinkMap(host.executable, (), None, 0, 0, os.path.dirname(host.executable), program, None, (), GLOBAL, facts.START)
+    )
+    if host.interpreter is not None:
+        loader = _readable(host.interpreter, host)
+        soname = loader.soname if loader is not None else None
+        aliases = (host.interpreter,) if soname is None else (host.interpreter, soname)
+        mapper.maps.append(
+            LinkMap(host.interpreter, aliases, soname, 0, 0, None, loader, None, (), GLOBAL, facts.START)
+        )
+        mapper.enter(1)
+
+
+def _readable(path: str, host: Host) -> Optional[elf.Elf]:
+    try:
+        return elf.read(host.real(path))
+    except (OSError, elf.ElfError):
+        return None
+
+
+def _inode(path: str, host: Host) -> Tuple[int, int]:
+    try:
+        status = os.stat(host.real(path))
+    except OSError:
+        return (0, 0)
+    return status.st_dev, status.st_ino
+
+
+def _preload_names(host: Host) -> Tuple[str, ...]:
+    """LD_PRELOAD (separated by blanks and colons), then /etc/ld.so.preload (elf/rtld.c, handle_preload_list)."""
+    names = [name for name in re.split("[ :]", host.environment.get("LD_PRELOAD", "")) if name]
+    if host.secure:
+        names = [name for name in names if "/" not in name]
+    return (*names, *host.system_preload)
+
+
+def _as_link_map(mapped: Mapped, host: Host) -> Optional[LinkMap]:
+    """The link map of a file that is mapped; None for what is no shared object."""
+    name = mapped.name or mapped.path
+    file = None if mapped.deleted else _readable(mapped.path, host)
+    if mapped.name is None and (file is None or not file.has_dynamic):
+        return None
+    if file is not None and (file.device, file.inode) != (mapped.device, mapped.inode):
+        file = None
+    absolute = host.real(name)
+    soname = file.soname if file is not None else None
+    return LinkMap(
+        name, (name,), soname, mapped.device, mapped.inode, os.path.dirname(absolute), file, None, (), LOCAL, facts.LOADED
+    )
+
+
+def _with_needs(maps: List[LinkMap]) -> List[LinkMap]:
+    """Dependencies and aliases of objects of which only the files are known: DT_NEEDED against names and SONAMEs."""
+    names: dict[str, int] = {}
+    for index, entry in enumerate(maps):
+        for name in (entry.name, *entry.aliases, *([entry.soname] if entry.soname else ())):
+            names.setdefault(name, index)
+    for index, entry in enumerate(maps):
+        if entry.elf is not None and not entry.needed:
+            names.update({name: names[name] for name in entry.elf.needed if name in names})
+            maps[index] = entry._replace(needed=tuple(names[name] for name in entry.elf.needed if name in names))
+            for name in entry.elf.needed:
+                if name in names and name not in maps[names[name]].aliases:
+                    other = maps[names[name]]
+                    maps[names[name]] = other._replace(aliases=(*other.aliases, name))
+    return maps
+
+
+def _closure(maps: Sequence[LinkMap], root: int) -> List[int]:
+    found = [root]
+    for index in found:
+        found += [entry for entry in maps[index].needed if entry not in found]
+    return found

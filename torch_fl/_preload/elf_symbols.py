@@ -1,0 +1,346 @@
+"""Dynamic symbols of one ELF file: the undefined ones as a list, the defined ones through its hash table.
+
+In a file with a GNU hash table the hashed (defined) symbols are the tail of the table, so what comes before them is all
+that has to be read to know what the file wants.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from .elf import (
+    DT_GNU_HASH,
+    DT_HASH,
+    DT_JMPREL,
+    DT_PLTREL,
+    DT_PLTRELSZ,
+    DT_REL,
+    DT_RELA,
+    DT_RELASZ,
+    DT_RELSZ,
+    DT_STRSZ,
+    DT_STRTAB,
+    DT_SYMTAB,
+    DT_VERSYM,
+    Elf,
+    ElfError,
+)  # fmt: skip
+
+STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE = 0, 1, 2, 10
+STT_TLS = 6
+STV_DEFAULT, STV_INTERNAL, STV_HIDDEN, STV_PROTECTED = 0, 1, 2, 3
+SHN_UNDEF, SHN_ABS = 0, 0xFFF1
+DEFINED_TYPES = frozenset((0, 1, 2, 5, 6, 10))
+"""STT_NOTYPE, OBJECT, FUNC, COMMON, TLS, GNU_IFUNC: what a reference can bind to (dl-lookup.c, ALLOWED_STT)."""
+
+
+class Reference(NamedTuple):
+    """One undefined symbol. `version` is its entry of .gnu.version without the hidden bit, None without that table."""
+
+    index: int
+    name: bytes
+    bind: int
+    visibility: int
+    version: Optional[int]
+
+
+class Symbol(NamedTuple):
+    """One defined symbol. `version` is its whole entry of .gnu.version, None without that table."""
+
+    index: int
+    name: bytes
+    value: int
+    bind: int
+    type: int
+    visibility: int
+    section: int
+    version: Optional[int]
+
+
+class Relocation(NamedTuple):
+    """One dynamic relocation that names a symbol. `plt` tells the table it is in."""
+
+    offset: int
+    type: int
+    symbol: int
+    plt: bool
+
+
+class Symbols:
+    """The tables of one file, read once. Raises ElfError when they do not fit together."""
+
+    def __init__(self, file: Elf) -> None:
+        self.file = file
+        self.path = file.path
+        self.wide = file.bits == 64
+        self.entry = 24 if self.wide else 16
+        self._layout = struct.Struct(file.order + ("IBBHQQ" if self.wide else "IIIBBH"))
+        self._name = struct.Struct(file.order + "I")
+        self.nbuckets = self.symoffset = self.bloom_mask = self.bloom_shift = self.chain_count = 0
+        self.bloom: Sequence[int] = ()
+        self.buckets: Sequence[int] = ()
+        self.chain: Sequence[int] = ()
+        self.gnu = False
+        self.word_bits, self.word_shift = (63, 6) if self.wide else (31, 5)
+        self.count = 0
+        self.symtab = self.strings = self.versym = b""
+        tags = file.tags
+        descriptor = file.open()
+        try:
+            if DT_GNU_HASH in tags:
+                self._read_gnu_hash(descriptor, tags[DT_GNU_HASH])
+            elif DT_HASH in tags:
+                self._read_sysv_hash(descriptor, tags[DT_HASH])
+            if DT_SYMTAB in tags and DT_STRTAB in tags:
+                self._read_tables(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def _bytes(self, descriptor: int, address: int, size: int, what: str) -> bytes:
+        offset = self.file.file_offset(address)
+        if size < 0 or offset + size > self.file.size:
+            raise ElfError(self.path, offset, f"the {what} reaches past the end of the file")
+        try:
+            data = os.pread(descriptor, size, offset)
+        except (OSError, OverflowError) as error:
+            raise ElfError(self.path, offset, f"the {what} cannot be read") from error
+        if len(data) < size:
+            raise ElfError(self.path, offset, f"the {what} is cut off")
+        return data
+
+    def _words(self, data: bytes, code: str) -> Sequence[int]:
+        if self.file.little_endian == (sys.byteorder == "little"):
+            return memoryview(data).cast(code)
+        return struct.unpack(f"{self.file.order}{len(data) // struct.calcsize('=' + code)}{code}", data)
+
+    def _read_gnu_hash(self, descriptor: int, address: int) -> None:
+        header = self._bytes(descriptor, address, 16, "hash table")
+        self.nbuckets, self.symoffset, words, self.bloom_shift = struct.unpack(self.file.order + "IIII", header)
+        width = 8 if self.wide else 4
+        if not self.nbuckets or not words or words & (words - 1):
+            raise ElfError(self.path, self.file.file_offset(address), "the hash table's header makes no sense")
+        at = address + 16
+        bloom = self._bytes(descriptor, at, words * width, "hash table")
+        self.bloom, self.bloom_mask = self._words(bloom, "Q" if self.wide else "I"), words - 1
+        at += words * width
+        self.buckets = self._words(self._bytes(descriptor, at, self.nbuckets * 4, "hash table"), "I")
+        at += self.nbuckets * 4
+        last = max(self.buckets)
+        self.gnu = True
+        if last < self.symoffset:
+            return
+        chain_offset = self.file.file_offset(at)
+        room = self._room(at) // 4
+        wanted = last - self.symoffset + 1
+        if wanted > room:
+            raise ElfError(self.path, chain_offset, "a hash bucket points past its segment")
+        # The last chain goes on until an odd value; a little more than `wanted` is enough but for very long chains.
+        size = wanted + 64
+        while True:
+            size = min(size, room)
+            data = self._bytes(descriptor, at, size * 4, "hash table")
+            chain = self._words(data, "I")
+            end = wanted - 1
+            while end < len(chain) and not chain[end] & 1:
+                end += 1
+            if end < len(chain):
+                self.chain, self.chain_count = chain, end + 1
+                return
+            if size == room:
+                raise ElfError(self.path, chain_offset, "a hash chain has no end")
+            size *= 2
+
+    def _room(self, address: int) -> int:
+        for segment in self.file.segments:
+            if segment.type == 1 and segment.vaddr <= address < segment.vaddr + segment.filesz:
+                return segment.vaddr + segment.filesz - address
+        return 0
+
+    def _read_sysv_hash(self, descriptor: int, address: int) -> None:
+        self.nbuckets, count = struct.unpack(
+            self.file.order + "II", self._bytes(descriptor, address, 8, "hash table")
+        )
+        if not self.nbuckets:
+            return
+        self.buckets = self._words(self._bytes(descriptor, address + 8, self.nbuckets * 4, "hash table"), "I")
+        self.chain = self._words(
+            self._bytes(descriptor, address + 8 + self.nbuckets * 4, count * 4, "hash table"), "I"
+        )
+        self.chain_count = count
+
+    def _read_tables(self, descriptor: int) -> None:
+        tags = self.file.tags
+        count = self.count = self._count(descriptor)
+        self.symtab = self._bytes(descriptor, tags[DT_SYMTAB], count * self.entry, "symbol table")
+        self.strings = self._bytes(descriptor, tags[DT_STRTAB], tags.get(DT_STRSZ, 0), "string table")
+        if DT_VERSYM in tags:
+            data = self._bytes(descriptor, tags[DT_VERSYM], count * 2, "version index table")
+            self.versym = data if self.file.little_endian == (sys.byteorder == "little") else _swapped(data)
+
+    def _count(self, descriptor: int) -> int:
+        """How many symbols there are: no tag says so, only the hash tables do."""
+        if self.gnu and self.chain_count:
+            return self.symoffset + self.chain_count
+        tags = self.file.tags
+        if DT_HASH in tags:
+            return int(struct.unpack(self.file.order + "II", self._bytes(descriptor, tags[DT_HASH], 8, "hash table"))[1])
+        # Nothing is hashed, so nothing is defined: what relocations refer to is all that matters.
+        highest = max((entry.symbol for entry in self._relocations(descriptor)), default=0)
+        return highest + 1
+
+    # --- questions ------------------------------------------------------------------------------------------------
+
+    def undefined(self) -> List[Reference]:
+        """Every undefined symbol with a name, in table order."""
+        end = self.symoffset if self.gnu and self.chain_count else self.count
+        data = memoryview(self.symtab)[: end * self.entry]
+        strings, versym = self.strings, self.versym
+        versions: Sequence[int] = memoryview(versym).cast("H") if versym else ()
+        found = []
+        layout = self.file.order + ("IBBH16x" if self.wide else "I8xBBH")
+        for index, (name, info, other, section) in enumerate(struct.iter_unpack(layout, data)):
+            if section == SHN_UNDEF and name and info >> 4 != STB_LOCAL:
+                end = strings.find(b"\0", name)
+                if end < 0:
+                    raise ElfError(self.path, 0, f"the name of symbol {index} is outside the string table")
+                version = versions[index] & 0x7FFF if versym else None
+                found.append(Reference(index, strings[name:end], info >> 4, other & 3, version))
+        return found
+
+    def symbol(self, index: int) -> Symbol:
+        """One symbol by its index."""
+        if not 0 <= index < self.count:
+            raise ElfError(self.path, 0, f"there is no symbol {index}")
+        fields = self._layout.unpack_from(self.symtab, index * self.entry)
+        if self.wide:
+            name, info, other, section, value, _ = fields
+        else:
+            name, value, _, info, other, section = fields
+        end = self.strings.find(b"\0", name)
+        version = struct.unpack_from("=H", self.versym, index * 2)[0] if self.versym else None
+        return Symbol(
+            index, self.strings[name : max(end, name)], value, info >> 4, info & 15, other & 3, section, version
+        )
+
+    def lookup(self, name: bytes, hashed: Optional[int] = None) -> Iterator[Symbol]:
+        """Every symbol of this name that the hash table leads to. `hashed` is `gnu_hash(name)`."""
+        if not self.nbuckets:
+            return
+        wanted = name + b"\0"
+        if not self.gnu:
+            index = self.buckets[sysv_hash(name) % self.nbuckets]
+            for _ in range(self.chain_count):
+                if not 0 < index < self.chain_count:
+                    return
+                if self.strings.startswith(wanted, self._name.unpack_from(self.symtab, index * self.entry)[0]):
+                    yield self.symbol(index)
+                index = self.chain[index]
+            return
+        value = gnu_hash(name) if hashed is None else hashed
+        bits = 64 if self.wide else 32
+        word = self.bloom[(value // bits) & self.bloom_mask]
+        if not (word >> (value % bits)) & (word >> ((value >> self.bloom_shift) % bits)) & 1:
+            return
+        index = self.buckets[value % self.nbuckets]
+        if index < self.symoffset:
+            return
+        at = index - self.symoffset
+        while at < self.chain_count:
+            entry = self.chain[at]
+            if (entry ^ value) >> 1 == 0:
+                index = at + self.symoffset
+                if self.strings.startswith(wanted, self._name.unpack_from(self.symtab, index * self.entry)[0]):
+                    yield self.symbol(index)
+            if entry & 1:
+                return
+            at += 1
+
+    def defined(self) -> Iterator[Symbol]:
+        """Every defined symbol that is not local, in table order."""
+        for index in range(1, self.count):
+            found = self.symbol(index)
+            if found.section != SHN_UNDEF and found.bind != STB_LOCAL:
+                yield found
+
+    def relocations(self) -> List[Relocation]:
+        """Relocations that name a symbol, in the order in which the loader processes them."""
+        descriptor = self.file.open()
+        try:
+            return self._relocations(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def relocations_of_types(self, types: Sequence[int]) -> List[Relocation]:
+        """Relocations of the given types, those that name no symbol included (`symbol` is 0)."""
+        descriptor = self.file.open()
+        try:
+            return self._relocations(descriptor, types)
+        finally:
+            os.close(descriptor)
+
+    def _relocations(self, descriptor: int, types: Sequence[int] = ()) -> List[Relocation]:
+        tags = self.file.tags
+        found: List[Relocation] = []
+        tables: List[Tuple[int, int, bool, bool]] = []
+        for table, size, addend in ((DT_RELA, DT_RELASZ, True), (DT_REL, DT_RELSZ, False)):
+            if table in tags:
+                tables.append((tags[table], tags.get(size, 0), addend, False))
+        if DT_JMPREL in tags:
+            addend = tags.get(DT_PLTREL, DT_RELA) == DT_RELA
+            start, size = tags[DT_JMPREL], tags.get(DT_PLTRELSZ, 0)
+            # Some linkers let DT_RELASZ cover the PLT relocations too (dynamic-link.h, _ELF_DYNAMIC_DO_RELOC).
+            tables = [
+                (at, length - size if at + length == start + size else length, kind, plt)
+                for at, length, kind, plt in tables
+            ]
+            tables.append((start, size, addend, True))
+        for address, size, addend, plt in tables:
+            if size <= 0:
+                continue
+            if self.wide:
+                layout = "QQq" if addend else "QQ"
+            else:
+                layout = "IIi" if addend else "II"
+            step = struct.calcsize("=" + layout)
+            data = self._bytes(descriptor, address, size // step * step, "relocation table")
+            shift, mask = (32, 0xFFFFFFFF) if self.wide else (8, 0xFF)
+            for fields in struct.iter_unpack(self.file.order + layout, data):
+                info = fields[1]
+                if info & mask in types if types else info >> shift:
+                    found.append(Relocation(fields[0], info & mask, info >> shift, plt))
+        return found
+
+
+def read_symbols(file: Elf) -> Symbols:
+    """The symbol tables of a file. Raises ElfError when they are damaged, OSError when it cannot be opened."""
+    return Symbols(file)
+
+
+def gnu_hash(name: bytes) -> int:
+    """dl_new_hash of glibc's elf/dl-lookup.c."""
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
+
+
+def sysv_hash(name: bytes) -> int:
+    """_dl_elf_hash of the System V ABI."""
+    value = 0
+    for byte in name:
+        value = (value << 4) + byte
+        high = value & 0xF0000000
+        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
+    return value
+
+
+def _swapped(data: bytes) -> bytes:
+    words = struct.unpack(f">{len(data) // 2}H" if sys.byteorder == "little" else f"<{len(data) // 2}H", data)
+    return struct.pack(f"={len(words)}H", *words)
+
+
