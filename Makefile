@@ -22,7 +22,8 @@ demo: setup
 	$(PY) -m tests.demo
 
 test: setup lint
-	$(PY) -m pytest
+	$(PY) -m pytest tests/unit tests/loader tests/golden
+	$(PY) -m pytest tests/native
 
 bench: setup
 	$(PY) -m tests.bench

@@ -25,8 +25,8 @@ if _hook.wanted():
 
         raise load_error(failed.failure) from failed.__cause__
 
-    from . import flagos
-    from .flagos import register as _register
+    from . import _C, _routes, flagos
 
-    _register()
+    _C._register_operators(_routes.installed())
+    flagos.register()
     __all__ += ["flagos"]

@@ -1,0 +1,3 @@
+"""These tests load nothing native."""
+
+import tests.without_loading  # noqa: F401
