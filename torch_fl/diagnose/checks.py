@@ -41,6 +41,7 @@ SHOWN_VARIABLES: Tuple[str, ...] = (
 )
 """The only variables that a report shows. The environment is never dumped: it holds secrets."""
 
+_RUNTIME_FILES = catalog.RUNTIME.soname.partition(".so")[0] + ".so*"
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 
 
@@ -194,7 +195,7 @@ def sdk(case: Examination) -> Result:
     """Where the XPU SDK's libraries are."""
     lacking = [m.soname for m in case.prediction.plan.missing if _home(m.soname) == "sdk"]
     for _, directory in places.sdk_places(case.sources):
-        if directory and glob.glob(os.path.join(glob.escape(directory), "libxpu*.so*")):
+        if directory and glob.glob(os.path.join(glob.escape(directory), _RUNTIME_FILES)):
             if lacking and not (case.attempt and case.attempt.loads):
                 return Result(Outcome.FOUND, f"{directory} lacks {', '.join(lacking)}")
             return _ok(directory)

@@ -109,19 +109,26 @@ def absent(
         cure = hunt.prove(options(names, hunted), attempt, names if nowhere else ()) or Cure((), False)
         label = question.label(on_disk[0].error)
         found.append(explain_places.not_on_search_path(on_disk, hunted, cure, label, aside))
-    for group in _by_home(nowhere):
+    for group in _by_home(nowhere, whole=package is None):
         names = [problem.name for problem in group]
         own = hunted._replace(near=tuple(c for c in hunted.near if c.name in names))
         found.append(explain_places.missing_library(group, own, package, question.label(group[0].error), aside))
     return found
 
 
-def _by_home(problems: Sequence[facts.MissingLibrary]) -> List[List[facts.MissingLibrary]]:
-    """Names that come from one package are missing for one reason; of others each has its own."""
+def _by_home(problems: Sequence[facts.MissingLibrary], whole: bool) -> List[List[facts.MissingLibrary]]:
+    """Names that come from one package are missing for one reason; of others each has its own.
+
+    whole   the vendor's package is not there at all, and with it the CUDA-compat runtime that it carries
+    """
     groups: Dict[str, List[facts.MissingLibrary]] = {}
     for problem in problems:
         record = catalog.library(problem.name)
-        groups.setdefault(record.home if record else problem.name, []).append(problem)
+        home = record.home if record else problem.name
+        carried = whole and home == "cuda-compat" and any(p.name == catalog.OP_LIBRARY.soname for p in problems)
+        groups.setdefault("package" if carried else home, []).append(problem)
+    for group in groups.values():
+        group.sort(key=lambda problem: problem.name != catalog.OP_LIBRARY.soname)
     return list(groups.values())
 
 

@@ -110,6 +110,11 @@ def is_near(filename: str, name: str) -> bool:
 # --- places ------------------------------------------------------------------------------------------------------
 
 
+def _is_site(entry: str) -> bool:
+    """Whether an entry of sys.path is a directory of installed packages, not one of Python's own or the current one."""
+    return os.path.basename(entry.rstrip("/")) in ("site-packages", "dist-packages")
+
+
 def dead_entries(lookups: Iterable[facts.Lookup]) -> Tuple[str, ...]:
     """RPATH and RUNPATH directories of the searches that do not exist on this machine, each once."""
     found: Dict[str, None] = {}
@@ -157,8 +162,6 @@ def known_places(sources: Sources, lookups: Sequence[facts.Lookup]) -> Iterator[
     yield from places.package_places(sources)
     package = next((d for _, d in places.package_places(sources) if d and os.path.isdir(d)), None)
     yield from places.compat_places(sources, package)
-    for entry in sources.search_path:
-        yield "site-packages", entry
     for requester in dict.fromkeys(lookup.requester for lookup in lookups):
         yield "beside the file that needs it", os.path.dirname(requester)
     for site in environments_beside([*dead, sources.prefix]):
@@ -225,14 +228,26 @@ def hunt(
             left_out += 1
             continue
         look(label, directory)
-    for tree in (entry for entry in sources.search_path if entry.endswith(("-packages", "-packages/"))):
+    for tree in filter(_is_site, sources.search_path):
         walked = _walk(tree, names, deadline)
         for path, name in walked.found:
             candidates.setdefault(path, judge(path, name, "site-packages", host))
-        looked.append(Considered("everything below", tree, walked.verdict))
+        looked.append(Considered("site-packages", tree, walked.verdict))
     if left_out:
         looked.append(Considered("not searched", "", f"{left_out} known directories, for want of time ({budget:g} s)"))
-    return Hunt(tuple(candidates.values()), tuple(near.values()), tuple(_brief(looked)))
+    return Hunt(tuple(candidates.values()), _distinct(near.values()), tuple(_brief(looked)))
+
+
+def _distinct(near: Iterable[Candidate]) -> Tuple[Candidate, ...]:
+    """Each file once, under its most telling name (libcudart.so.13 rather than libcudart.so), at most four."""
+    files: Dict[Tuple[int, int], Candidate] = {}
+    for candidate in sorted(near, key=lambda item: -len(os.path.basename(item.path))):
+        try:
+            status = os.stat(candidate.path)
+        except OSError:
+            continue
+        files.setdefault((status.st_dev, status.st_ino), candidate)
+    return tuple(sorted(files.values(), key=lambda item: item.path))[:4]
 
 
 def _brief(looked: Sequence[Considered]) -> Iterator[Considered]:
@@ -256,7 +271,7 @@ def _walk(tree: str, names: Sequence[str], deadline: float) -> _Walked:
     directories = 0
     while pending:
         if time.monotonic() > deadline:
-            verdict = f"searched in part: {directories} directories, then the time was up"
+            verdict = f"has no such file in the {directories} directories searched until the time was up"
             return _Walked(tuple(found), verdict)
         directory = pending.pop()
         directories += 1
@@ -269,8 +284,9 @@ def _walk(tree: str, names: Sequence[str], deadline: float) -> _Walked:
                         pending.append(entry.path)
         except OSError:
             continue
-    verdict = f"has {len(found)} of them" if found else "has no such file"
-    return _Walked(tuple(found), f"{verdict} ({directories} directories)")
+    if found:
+        return _Walked(tuple(found), "has " + ", ".join(sorted({name for _, name in found})))
+    return _Walked((), f"has no such file in any of its {directories} directories")
 
 
 # --- the cure ----------------------------------------------------------------------------------------------------

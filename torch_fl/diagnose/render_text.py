@@ -49,11 +49,11 @@ def summary(report: Report) -> str:
     errors = sum(f.severity is Severity.ERROR for f in report.findings)
     warnings = len(report.findings) - errors
     crashed = sum(c.outcome is Outcome.CRASHED for c in report.checks)
-    subject = "the stack" if not report.targets else _count(len(report.targets), "target")
     parts = [_count(errors, "error")] if errors else []
     parts += [_count(warnings, "warning")] if warnings else []
     parts += [f"{_count(crashed, 'check')} crashed"] if crashed else []
     verdict = "broken" if errors else "not fully examined" if crashed else "healthy"
+    subject = f"{_count(len(report.targets), 'target')}," if report.targets else "the stack is"
     counted = f" ({', '.join(parts)})" if parts else ""
     return f"torch_fl {visible(report.version)}: {subject} {verdict}{counted}"
 

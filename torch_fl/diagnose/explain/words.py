@@ -161,12 +161,26 @@ def searched(lookup: facts.Lookup) -> Tuple[Evidence, ...]:
 
 
 def own_search(looked: Iterable[Considered]) -> Tuple[Evidence, ...]:
-    """What torch_fl looked at by itself, each directory once; nothing when it did not look."""
+    """What torch_fl looked at by itself, each place once; nothing when it did not look.
+
+    Of a directory that does not exist, the part of the path that is missing is named: it covers what is below it.
+    """
     rows: Dict[Tuple[str, str], Fact] = {}
     for place in looked:
-        key = ("", place.directory) if place.directory else (place.label, "")
-        rows.setdefault(key, Fact(place.label, f"{place.directory} {place.verdict}".strip()))
+        if not place.directory:
+            absent = place.verdict == "not set" and not place.label.isupper()
+            verdict = "names no directory" if absent else place.verdict
+            rows.setdefault((place.label, ""), Fact(place.label, verdict))
+            continue
+        directory = place.directory
+        while not os.path.lexists(directory) and not os.path.lexists(os.path.dirname(directory)):
+            directory = os.path.dirname(directory)
+        rows.setdefault(("", directory), Fact(place.label, f"{directory} {_verb(place.verdict)}"))
     return (Evidence("torch_fl searched", tuple(rows.values())),) if rows else ()
+
+
+def _verb(verdict: str) -> str:
+    return "does not exist" if verdict == "no such directory" else verdict
 
 
 # --- commands ----------------------------------------------------------------------------------------------------
