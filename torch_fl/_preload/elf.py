@@ -88,7 +88,8 @@ class Elf:
     segments                           program headers
     interpreter                        PT_INTERP or None
     has_dynamic                        False for a static program, an object file, a debug-only file
-    soname needed rpath runpath auxiliary filters audit depaudit    as written, tokens unexpanded; absent strings are None
+    soname needed rpath runpath auxiliary filters audit depaudit    as written; strings that are absent are None
+    links                              (tag, name) of DT_NEEDED, DT_AUXILIARY and DT_FILTER in file order
     entries                            dynamic entries (tag, value) in file order, without DT_NULL
     flags flags_1                      DT_FLAGS and DT_FLAGS_1
     symbolic text_relocations bind_now relr static_tls nodeflib nodlopen pie    booleans
@@ -149,22 +150,22 @@ class Elf:
     @property
     def versions(self) -> Versions:
         """Version tables; raises ElfError when they are damaged."""
-        found = self.__dict__.get("_versions")
+        found: Optional[Versions] = self.__dict__.get("_versions")
         if found is None:
             from .elf_versions import read_versions  # only deeper checks pay for the import
 
             found = self.__dict__["_versions"] = read_versions(self)
-        return found  # type: ignore[no-any-return]
+        return found
 
     @property
     def symbols(self) -> Symbols:
         """Dynamic symbols; raises ElfError when the tables are damaged."""
-        found = self.__dict__.get("_symbols")
+        found: Optional[Symbols] = self.__dict__.get("_symbols")
         if found is None:
             from .elf_symbols import read_symbols
 
             found = self.__dict__["_symbols"] = read_symbols(self)
-        return found  # type: ignore[no-any-return]
+        return found
 
     @property
     def order(self) -> str:
@@ -308,7 +309,8 @@ def _dynamic(path: str, descriptor: int, segment: Segment, facts: Dict[str, Any]
     layout = order + ("QQ" if facts["bits"] == 64 else "II")
     data = _pread(path, descriptor, min(segment.filesz, _MAX_DYNAMIC_BYTES), segment.offset)
     entries: List[Tuple[int, int]] = []
-    for tag, value in struct.iter_unpack(layout, data[: len(data) // struct.calcsize(layout) * struct.calcsize(layout)]):
+    whole = len(data) // struct.calcsize(layout) * struct.calcsize(layout)
+    for tag, value in struct.iter_unpack(layout, data[:whole]):
         if tag == DT_NULL:
             break
         entries.append((tag, value))
@@ -336,9 +338,7 @@ def _dynamic(path: str, descriptor: int, segment: Segment, facts: Dict[str, Any]
         _strings(path, descriptor, wanted, facts)
 
 
-_STRING_TAGS = frozenset(
-    (DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH, DT_AUXILIARY, DT_FILTER, DT_AUDIT, DT_DEPAUDIT)
-)
+_STRING_TAGS = frozenset((DT_NEEDED, DT_SONAME, DT_RPATH, DT_RUNPATH, DT_AUXILIARY, DT_FILTER, DT_AUDIT, DT_DEPAUDIT))
 
 
 def _strings(path: str, descriptor: int, wanted: List[Tuple[int, int]], facts: Dict[str, Any]) -> None:

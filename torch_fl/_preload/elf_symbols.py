@@ -40,7 +40,7 @@ DEFINED_TYPES = frozenset((0, 1, 2, 5, 6, 10))
 class Reference(NamedTuple):
     """One undefined symbol. `version` is its entry of .gnu.version without the hidden bit, None without that table."""
 
-    index: int
+    number: int
     name: bytes
     bind: int
     visibility: int
@@ -50,7 +50,7 @@ class Reference(NamedTuple):
 class Symbol(NamedTuple):
     """One defined symbol. `version` is its whole entry of .gnu.version, None without that table."""
 
-    index: int
+    number: int
     name: bytes
     value: int
     bind: int
@@ -113,10 +113,10 @@ class Symbols:
             raise ElfError(self.path, offset, f"the {what} is cut off")
         return data
 
-    def _words(self, data: bytes, code: str) -> Sequence[int]:
+    def _words(self, data: bytes, wide: bool = False) -> Sequence[int]:
         if self.file.little_endian == (sys.byteorder == "little"):
-            return memoryview(data).cast(code)
-        return struct.unpack(f"{self.file.order}{len(data) // struct.calcsize('=' + code)}{code}", data)
+            return memoryview(data).cast("Q" if wide else "I")
+        return struct.unpack(f"{self.file.order}{len(data) // (8 if wide else 4)}{'Q' if wide else 'I'}", data)
 
     def _read_gnu_hash(self, descriptor: int, address: int) -> None:
         header = self._bytes(descriptor, address, 16, "hash table")
@@ -126,9 +126,9 @@ class Symbols:
             raise ElfError(self.path, self.file.file_offset(address), "the hash table's header makes no sense")
         at = address + 16
         bloom = self._bytes(descriptor, at, words * width, "hash table")
-        self.bloom, self.bloom_mask = self._words(bloom, "Q" if self.wide else "I"), words - 1
+        self.bloom, self.bloom_mask = self._words(bloom, self.wide), words - 1
         at += words * width
-        self.buckets = self._words(self._bytes(descriptor, at, self.nbuckets * 4, "hash table"), "I")
+        self.buckets = self._words(self._bytes(descriptor, at, self.nbuckets * 4, "hash table"))
         at += self.nbuckets * 4
         last = max(self.buckets)
         self.gnu = True
@@ -144,7 +144,7 @@ class Symbols:
         while True:
             size = min(size, room)
             data = self._bytes(descriptor, at, size * 4, "hash table")
-            chain = self._words(data, "I")
+            chain = self._words(data)
             end = wanted - 1
             while end < len(chain) and not chain[end] & 1:
                 end += 1
@@ -162,15 +162,11 @@ class Symbols:
         return 0
 
     def _read_sysv_hash(self, descriptor: int, address: int) -> None:
-        self.nbuckets, count = struct.unpack(
-            self.file.order + "II", self._bytes(descriptor, address, 8, "hash table")
-        )
+        self.nbuckets, count = struct.unpack(self.file.order + "II", self._bytes(descriptor, address, 8, "hash table"))
         if not self.nbuckets:
             return
-        self.buckets = self._words(self._bytes(descriptor, address + 8, self.nbuckets * 4, "hash table"), "I")
-        self.chain = self._words(
-            self._bytes(descriptor, address + 8 + self.nbuckets * 4, count * 4, "hash table"), "I"
-        )
+        self.buckets = self._words(self._bytes(descriptor, address + 8, self.nbuckets * 4, "hash table"))
+        self.chain = self._words(self._bytes(descriptor, address + 8 + self.nbuckets * 4, count * 4, "hash table"))
         self.chain_count = count
 
     def _read_tables(self, descriptor: int) -> None:
@@ -188,7 +184,8 @@ class Symbols:
             return self.symoffset + self.chain_count
         tags = self.file.tags
         if DT_HASH in tags:
-            return int(struct.unpack(self.file.order + "II", self._bytes(descriptor, tags[DT_HASH], 8, "hash table"))[1])
+            header = self._bytes(descriptor, tags[DT_HASH], 8, "hash table")
+            return int(struct.unpack(self.file.order + "II", header)[1])
         # Nothing is hashed, so nothing is defined: what relocations refer to is all that matters.
         highest = max((entry.symbol for entry in self._relocations(descriptor)), default=0)
         return highest + 1
@@ -302,10 +299,7 @@ class Symbols:
         for address, size, addend, plt in tables:
             if size <= 0:
                 continue
-            if self.wide:
-                layout = "QQq" if addend else "QQ"
-            else:
-                layout = "IIi" if addend else "II"
+            layout = ("QQq" if addend else "QQ") if self.wide else ("IIi" if addend else "II")
             step = struct.calcsize("=" + layout)
             data = self._bytes(descriptor, address, size // step * step, "relocation table")
             shift, mask = (32, 0xFFFFFFFF) if self.wide else (8, 0xFF)
@@ -342,5 +336,3 @@ def sysv_hash(name: bytes) -> int:
 def _swapped(data: bytes) -> bytes:
     words = struct.unpack(f">{len(data) // 2}H" if sys.byteorder == "little" else f"<{len(data) // 2}H", data)
     return struct.pack(f"={len(words)}H", *words)
-
-

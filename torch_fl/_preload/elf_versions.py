@@ -17,11 +17,11 @@ _SPAN = 1 << 16
 
 
 class Node(NamedTuple):
-    """One version that a file asks of another. `index` is what .gnu.version refers to."""
+    """One version that a file asks of another. `number` is what .gnu.version refers to."""
 
     name: str
     hash: int
-    index: int
+    number: int
     weak: bool
     hidden: bool
 
@@ -38,7 +38,7 @@ class Definition(NamedTuple):
 
     name: str
     hash: int
-    index: int
+    number: int
     base: bool
     weak: bool
     parents: Tuple[str, ...]
@@ -65,10 +65,10 @@ class Versions(NamedTuple):
         found: Dict[int, Found] = {}
         for need in self.needed:
             for node in need.nodes:
-                found[node.index] = Found(node.name, node.hash, node.hidden, need.file)
+                found[node.number] = Found(node.name, node.hash, node.hidden, need.file)
         for definition in self.defined:
             if not definition.base:
-                found[definition.index] = Found(definition.name, definition.hash, False, None)
+                found[definition.number] = Found(definition.name, definition.hash, False, None)
         return found
 
 
@@ -121,9 +121,7 @@ def _block(file: Elf, descriptor: int, address: int) -> Tuple[bytes, int]:
     raise ElfError(file.path, 0, f"the version table at {address:#x} is in no loadable segment")
 
 
-def _needs(
-    file: Elf, descriptor: int, address: int
-) -> List[Tuple[int, List[Tuple[int, int, int, int]]]]:
+def _needs(file: Elf, descriptor: int, address: int) -> List[Tuple[int, List[Tuple[int, int, int, int]]]]:
     """[(file name offset, [(name offset, hash, flags, other)])]."""
     data, start = _block(file, descriptor, address)
     record, auxiliary = struct.Struct(file.order + "HHIII"), struct.Struct(file.order + "IHHII")
@@ -154,9 +152,7 @@ def _needs(
         raise ElfError(file.path, start + at, "the verneed table is cut off") from error
 
 
-def _definitions(
-    file: Elf, descriptor: int, address: int
-) -> List[Tuple[int, int, int, int, List[int]]]:
+def _definitions(file: Elf, descriptor: int, address: int) -> List[Tuple[int, int, int, int, List[int]]]:
     """[(flags, index, hash, offset, [name offsets: its own, then its parents'])]."""
     data, start = _block(file, descriptor, address)
     record, auxiliary = struct.Struct(file.order + "HHHHIII"), struct.Struct(file.order + "II")

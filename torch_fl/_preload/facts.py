@@ -14,36 +14,36 @@ from typing import NamedTuple, Optional, Tuple, Union
 # --- one name, looked up -------------------------------------------------------------------------------------
 
 # Stages of a search, in the loader's order (glibc elf/dl-load.c, _dl_map_new_object).
-LOADED = "loaded"                # an object of the process answers to the name
-PATH = "path"                    # the name has a slash: opened as it is
-RPATH = "rpath"                  # DT_RPATH of the requester, of what loaded it, ..., of the executable
-LIBRARY_PATH = "library-path"    # LD_LIBRARY_PATH as captured when the process started
-RUNPATH = "runpath"              # DT_RUNPATH of the requester
-CACHE = "cache"                  # /etc/ld.so.cache
-DEFAULT = "default"              # the system directories
-TARGET = "target"                # `how` of the object that was asked for by a path
-PRELOAD = "preload"              # `how` of an LD_PRELOAD object
-START = "start"                  # `how` of the executable itself
+LOADED = "loaded"  # an object of the process answers to the name
+PATH = "path"  # the name has a slash: opened as it is
+RPATH = "rpath"  # DT_RPATH of the requester, of what loaded it, ..., of the executable
+LIBRARY_PATH = "library-path"  # LD_LIBRARY_PATH as captured when the process started
+RUNPATH = "runpath"  # DT_RUNPATH of the requester
+CACHE = "cache"  # /etc/ld.so.cache
+DEFAULT = "default"  # the system directories
+TARGET = "target"  # `how` of the object that was asked for by a path
+PRELOAD = "preload"  # `how` of an LD_PRELOAD object
+START = "start"  # `how` of the executable itself
 
 # Verdicts of a step.
 FOUND = "found"
 ALREADY_LOADED = "already-loaded"
 NOT_LOADED = "not-loaded"
-ABSENT = "absent"                          # no such file in this directory
-NO_DIRECTORY = "no-directory"              # the directory itself is not there
-DANGLING_LINK = "dangling-link"            # a link whose target is gone; the loader sees an absent file
-UNREADABLE = "unreadable"                  # EACCES: skipped in a search
-WRONG_CLASS = "wrong-class"                # 32-bit file: remembered and skipped
-WRONG_MACHINE = "wrong-machine"            # another architecture: skipped as if absent
-BAD_FILE = "bad-file"                      # fatal at once, a good file further on is not reached
-LIST_ENDED = "list-ended"                  # another errno: the rest of this list is not tried
-NO_ENTRY = "no-entry"                      # the cache does not know the name
-STALE_ENTRY = "stale-entry"                # the cache names a file that is gone
-NOT_SET = "not-set"                        # the tag or variable does not exist
-EMPTY = "empty"                            # it exists and names no directory
-DROPPED = "dropped"                        # an element whose token has no value, or is refused in secure mode
-DISABLED = "disabled"                      # the stage does not apply; `detail` says why
-NOT_REACHED = "not-reached"                # found earlier
+ABSENT = "absent"  # no such file in this directory
+NO_DIRECTORY = "no-directory"  # the directory itself is not there
+DANGLING_LINK = "dangling-link"  # a link whose target is gone; the loader sees an absent file
+UNREADABLE = "unreadable"  # EACCES: skipped in a search
+WRONG_CLASS = "wrong-class"  # 32-bit file: remembered and skipped
+WRONG_MACHINE = "wrong-machine"  # another architecture: skipped as if absent
+BAD_FILE = "bad-file"  # fatal at once, a good file further on is not reached
+LIST_ENDED = "list-ended"  # another errno: the rest of this list is not tried
+NO_ENTRY = "no-entry"  # the cache does not know the name
+STALE_ENTRY = "stale-entry"  # the cache names a file that is gone
+NOT_SET = "not-set"  # the tag or variable does not exist
+EMPTY = "empty"  # it exists and names no directory
+DROPPED = "dropped"  # an element whose token has no value, or is refused in secure mode
+DISABLED = "disabled"  # the stage does not apply; `detail` says why
+NOT_REACHED = "not-reached"  # found earlier
 
 
 class Step(NamedTuple):
@@ -179,7 +179,7 @@ class OrphanVersion(NamedTuple):
 
 
 class Undefined(NamedTuple):
-    """One undefined symbol. `version` is None for an unversioned reference; providers are objects at hand that define it."""
+    """One undefined symbol; `version` is None for an unversioned reference. `providers` define it unserved."""
 
     symbol: str
     version: Optional[str]

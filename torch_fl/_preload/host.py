@@ -150,9 +150,7 @@ _GATHERED: Dict[str, Callable[[Host], Any]] = {
     "isa_level": lambda host: machine.isa_level(host.machine, host.processor),
     "platform": lambda host: machine.platform(host.machine, host.libc_version, host.processor),
     "hwcaps": lambda host: machine.hwcaps(host.libc_version, host.isa_level),
-    "legacy_hwcaps": lambda host: machine.legacy_hwcaps(
-        host.machine, host.libc_version, host.platform, host.processor
-    ),
+    "legacy_hwcaps": lambda host: machine.legacy_hwcaps(host.machine, host.libc_version, host.platform, host.processor),
     "cache": lambda host: LdCache("/etc/ld.so.cache"),
     "system_preload": lambda host: machine.system_preload(),
     "tunables": lambda host: {} if host.secure else machine.tunables(host.environment.get("GLIBC_TUNABLES", "")),

@@ -125,7 +125,8 @@ def parse(data: bytes) -> Dict[str, List[Entry]]:
             index = hwcap & 0xFFFFFFFF
             subdirectory = subdirectories[index] if index < len(subdirectories) else "?"
             isa = (hwcap >> _ISA_SHIFT) & _ISA_MASK
-        entry = Entry(_text(data, start + key), _text(data, start + value), kind, subdirectory, isa, bool(hwcap) and not named)
+        name, path = _text(data, start + key), _text(data, start + value)
+        entry = Entry(name, path, kind, subdirectory, isa, bool(hwcap) and not named)
         found.setdefault(entry.name, []).append(entry)
     return found
 

@@ -61,7 +61,9 @@ class Mapper:
         """Index of the first object whose path or alias is `name`: SONAMEs do not count (find_needed)."""
         return self._names.get(name)
 
-    def map(self, name: str, requester: Optional[int], how: str = "", *, root: bool = False, secure: bool = False) -> Optional[int]:
+    def map(
+        self, name: str, requester: Optional[int], how: str = "", *, root: bool = False, secure: bool = False
+    ) -> Optional[int]:
         """Index of the object for `name`, loading it when it is not there; None when that fails.
 
         requester   index of the object whose DT_NEEDED (or dlopen call) this is; None: a dlopen by path
@@ -85,7 +87,8 @@ class Mapper:
             self._failed(name, requester, lookup, candidate)
             return None
         self._report_skipped(lookup)
-        return self._map_file(name, None if root else requester, subject, lookup.path, candidate.file, how or lookup.how)
+        loader = None if root else requester
+        return self._map_file(name, loader, subject, lookup.path, candidate.file, how or lookup.how)
 
     def _map_file(
         self, name: str, loader: Optional[int], subject: str, path: str, file: elf.Elf, how: str
@@ -258,8 +261,5 @@ def _matched(name: str, entry: LinkMap) -> str:
 def freeze(mapper: Mapper, global_scope: Tuple[int, ...], opened: Tuple[int, ...]) -> Process:
     """The process that a Mapper has arrived at."""
     inside = set(global_scope)
-    maps = tuple(
-        entry if (entry.scope == GLOBAL) == (index in inside) else entry._replace(scope=GLOBAL if index in inside else LOCAL)
-        for index, entry in enumerate(mapper.maps)
-    )
+    maps = tuple(entry._replace(scope=GLOBAL if index in inside else LOCAL) for index, entry in enumerate(mapper.maps))
     return Process(mapper.host, maps, global_scope, opened)

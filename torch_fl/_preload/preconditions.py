@@ -44,8 +44,20 @@ def touched_by_relocation(file: elf.Elf, page: int) -> Optional[int]:
         return None
     whole = -(-file.size // page) * page
     needed = max(segment.offset + segment.filesz for segment in loads)
-    pointers = (elf.DT_STRTAB, elf.DT_SYMTAB, elf.DT_HASH, elf.DT_GNU_HASH, elf.DT_RELA, elf.DT_JMPREL, elf.DT_VERSYM,
-                elf.DT_VERNEED, elf.DT_VERDEF, 25, 26, 3)  # fmt: skip  (25 26: init and fini arrays, 3: PLTGOT)
+    pointers = (
+        elf.DT_STRTAB,
+        elf.DT_SYMTAB,
+        elf.DT_HASH,
+        elf.DT_GNU_HASH,
+        elf.DT_RELA,
+        elf.DT_JMPREL,
+        elf.DT_VERSYM,
+        elf.DT_VERNEED,
+        elf.DT_VERDEF,
+        25,
+        26,
+        3,
+    )  # fmt: skip  (25 26: init and fini arrays, 3: PLTGOT)
     for tag in pointers:
         if tag in file.tags and _offset(loads, file.tags[tag]) >= whole:
             return needed

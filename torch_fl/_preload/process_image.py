@@ -37,7 +37,7 @@ def read(path: str) -> bytes:
     except OSError:
         return b""
     try:
-        parts = []
+        parts: List[bytes] = []
         while True:
             part = os.read(descriptor, 1 << 16)
             if not part:
@@ -110,10 +110,10 @@ def mapped(bits: int, little_endian: bool) -> Tuple[Mapped, ...]:
         entry[2] = entry[2] or b"x" in fields[1]
         ranges.append((int(first, 16), int(last, 16), key))
     names: Dict[Tuple[int, int], str] = {}
-    for dynamic, name in loader_list(bits, little_endian):
+    for dynamic, loader_name in loader_list(bits, little_endian):
         for start, end, key in ranges:
             if start <= dynamic < end:
-                names.setdefault(key, name)
+                names.setdefault(key, loader_name)
                 break
     order = list(names) + [key for key in files if key not in names]
     return tuple(
@@ -136,12 +136,10 @@ def loader_list(bits: int, little_endian: bool) -> Tuple[Tuple[int, str], ...]:
         return ()
     try:
         head = _debug_structure(descriptor, vector, word, sign)
-        found = []
+        found: List[Tuple[int, str]] = []
         node = struct.unpack(sign, os.pread(descriptor, word, head + word))[0] if head else 0
         while node and len(found) < _MAX_OBJECTS:
-            _, name, dynamic, following = struct.unpack(
-                sign[0] + sign[1] * 4, os.pread(descriptor, 4 * word, node)
-            )
+            _, name, dynamic, following = struct.unpack(sign[0] + sign[1] * 4, os.pread(descriptor, 4 * word, node))
             text = os.pread(descriptor, 4096, name) if name else b""
             found.append((dynamic, os.fsdecode(text.split(b"\0", 1)[0])))
             node = following

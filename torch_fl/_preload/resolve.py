@@ -26,8 +26,8 @@ __all__ = ["DEPENDENCIES", "GLOBAL", "LOCAL", "SYMBOLS", "VERSIONS", "LinkMap", 
 
 # How deep a prediction goes. Each includes the one before.
 DEPENDENCIES = "dependencies"  # the DT_NEEDED closure and its files
-VERSIONS = "versions"          # and the version tables and processor levels
-SYMBOLS = "symbols"            # and every undefined symbol, as RTLD_NOW relocation would look it up
+VERSIONS = "versions"  # and the version tables and processor levels
+SYMBOLS = "symbols"  # and every undefined symbol, as RTLD_NOW relocation would look it up
 
 _DEPTHS = (DEPENDENCIES, VERSIONS, SYMBOLS)
 
@@ -67,10 +67,9 @@ def fresh(host: Host) -> Process:
     """
     mapper = Mapper(host)
     _map_program(mapper)
-    preloads = tuple(index for index in (mapper.map(name, 0, facts.PRELOAD, secure=True) for name in _preload_names(host))
-                     if index is not None)  # fmt: skip
-    preloads = tuple(dict.fromkeys(index for index in preloads if index != 0))
-    search_list = mapper.map_dependencies(0, preloads)
+    preloaded = (mapper.map(name, 0, facts.PRELOAD, secure=True) for name in _preload_names(host))
+    preloads = dict.fromkeys(index for index in preloaded if index)
+    search_list = mapper.map_dependencies(0, tuple(preloads))
     return freeze(mapper, tuple(search_list), (0,))
 
 
@@ -81,8 +80,10 @@ def running(host: Host, opened_global: Iterable[str] = ()) -> Process:
     `opened_global` names paths that were, and their dependencies follow them.
     """
     started = fresh(host)
-    by_file = {(entry.device, entry.inode): entry for entry in host.mapped}
-    kept = [index for index, entry in enumerate(started.maps) if not entry.inode or (entry.device, entry.inode) in by_file]
+    files = {(entry.device, entry.inode) for entry in host.mapped}
+    kept = [
+        index for index, entry in enumerate(started.maps) if not entry.inode or (entry.device, entry.inode) in files
+    ]
     renumbered = {old: new for new, old in enumerate(kept)}
     maps = [
         started.maps[old]._replace(
@@ -91,7 +92,7 @@ def running(host: Host, opened_global: Iterable[str] = ()) -> Process:
         )
         for old in kept
     ]
-    known = {(entry.device, entry.inode) for entry in maps} | {_inode(entry.name, host) for entry in maps if not entry.inode}
+    known = {(entry.device, entry.inode) if entry.inode else _inode(entry.name, host) for entry in maps}
     for mapped in host.mapped:
         if (mapped.device, mapped.inode) not in known and mapped.executable:
             found = _as_link_map(mapped, host)
@@ -240,9 +241,8 @@ def _map_program(mapper: Mapper) -> None:
     """The executable, and ld.so, which the kernel maps and which is not searched for. Neither is compared by inode."""
     host = mapper.host
     program = _readable(host.executable, host)
-    mapper.maps.append(
-        LinkMap(host.executable, (), None, 0, 0, os.path.dirname(host.executable), program, None, (), GLOBAL, facts.START)
-    )
+    origin = os.path.dirname(host.executable)
+    mapper.maps.append(LinkMap(host.executable, (), None, 0, 0, origin, program, None, (), GLOBAL, facts.START))
     if host.interpreter is not None:
         loader = _readable(host.interpreter, host)
         soname = loader.soname if loader is not None else None
@@ -284,11 +284,9 @@ def _as_link_map(mapped: Mapped, host: Host) -> Optional[LinkMap]:
         return None
     if file is not None and (file.device, file.inode) != (mapped.device, mapped.inode):
         file = None
-    absolute = host.real(name)
+    origin = os.path.dirname(host.real(name))
     soname = file.soname if file is not None else None
-    return LinkMap(
-        name, (name,), soname, mapped.device, mapped.inode, os.path.dirname(absolute), file, None, (), LOCAL, facts.LOADED
-    )
+    return LinkMap(name, (name,), soname, mapped.device, mapped.inode, origin, file, None, (), LOCAL, facts.LOADED)
 
 
 def _with_needs(maps: List[LinkMap]) -> List[LinkMap]:

@@ -1,4 +1,7 @@
-"""Where the loader looks for a name, and what it makes of each place (glibc elf/dl-load.c: _dl_map_object, open_path)."""
+"""Where the loader looks for a name, and what it makes of each place.
+
+glibc elf/dl-load.c: _dl_map_object, open_path, cache_rpath.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +79,7 @@ class Searcher:
         self._steps = []
         self._other_class = False
 
-    def _finish(
-        self, name: str, subject: str, candidate: Optional[Candidate], path: Optional[str], how: str
-    ) -> Found:
+    def _finish(self, name: str, subject: str, candidate: Optional[Candidate], path: Optional[str], how: str) -> Found:
         steps = tuple(self._steps)
         if candidate is not None and candidate.verdict == facts.FOUND:
             self._errno = 0
@@ -147,11 +148,11 @@ class Searcher:
         if entry is None:
             self._note(facts.CACHE, None, facts.NO_ENTRY)
             return None
-        if requester.elf is not None and requester.elf.nodeflib:
-            if any(entry.path.startswith(directory + "/") for directory in host.system_dirs):
-                detail = "the requester has DF_1_NODEFLIB and the entry is in a system directory"
-                self._steps.append(Step(facts.CACHE, None, None, entry.path, facts.DISABLED, detail))
-                return None
+        refuses = requester.elf is not None and requester.elf.nodeflib
+        if refuses and any(entry.path.startswith(directory + "/") for directory in host.system_dirs):
+            detail = "the requester has DF_1_NODEFLIB and the entry is in a system directory"
+            self._steps.append(Step(facts.CACHE, None, None, entry.path, facts.DISABLED, detail))
+            return None
         candidate = self._try(facts.CACHE, None, None, entry.path)
         if candidate.verdict in (facts.FOUND, facts.BAD_FILE):
             return facts.CACHE, entry.path, candidate

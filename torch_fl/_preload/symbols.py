@@ -173,7 +173,7 @@ class Relocator:
                 answer = answers[key] = self._lookup(reference.name, version, scope.objects)
             provider, aborting = answer
             if aborting is not None or (provider is None and reference.bind != STB_WEAK):
-                trouble[reference.index] = (reference, version, aborting)
+                trouble[reference.number] = (reference, version, aborting)
         problems = self._worded(index, file, trouble) if trouble else []
         if file.static_tls:
             problems += self._static_tls(index, file)
@@ -303,9 +303,9 @@ class Relocator:
                         return None, True
                 else:
                     own = table.get(symbol.version & 0x7FFF)
-                    if own is None or own.hash != version.hash or own.name != version.name:
-                        if version.hidden or (own is not None and own.hash) or symbol.version & 0x8000:
-                            continue
+                    same = own is not None and own.hash == version.hash and own.name == version.name
+                    if not same and (version.hidden or (own is not None and own.hash) or symbol.version & 0x8000):
+                        continue
             elif table and symbol.version is not None and symbol.version & 0x7FFF >= 3:
                 if not symbol.version & 0x8000:
                     tentative.append(symbol)

@@ -172,9 +172,10 @@ def accept(file: elf.Elf, host: Host) -> Optional[Refusal]:
         return Refusal("executable", dlerror.PIE)
     if file.nodlopen:
         return Refusal("nodlopen", dlerror.NODLOPEN)
-    if _wants_executable_stack(file, host) and host.libc_version >= (2, 41):
-        if host.tunables.get("glibc.rtld.execstack") != "2":
-            return Refusal("executable-stack", dlerror.EXECUTABLE_STACK, errno.EINVAL)
+    # Since 2.41 dlopen never makes the stack executable, but for the tunable of 2.42 (and of Debian's 2.41).
+    allowed = host.libc_version < (2, 41) or host.tunables.get("glibc.rtld.execstack") == "2"
+    if not allowed and _wants_executable_stack(file, host):
+        return Refusal("executable-stack", dlerror.EXECUTABLE_STACK, errno.EINVAL)
     return None
 
 
