@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/export.h"
+
 #include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 
@@ -9,7 +11,7 @@ namespace torch_fl {
 
 // The default generator of a device (-1: the current one). Seeded with c10::default_rng_seed_val at first
 // use.
-const at::Generator& defaultGenerator(c10::DeviceIndex device = -1);
+TORCH_FL_API const at::Generator& defaultGenerator(c10::DeviceIndex device = -1);
 
 // A new generator on a device, with the default seed.
 at::Generator newGenerator(c10::DeviceIndex device = -1);

@@ -1,11 +1,13 @@
 #pragma once
 
+#include "runtime/export.h"
+
 namespace torch_fl {
 
 // Gives PyTorch the device: name, guard, hooks, device and host allocator. Called once, by the Python module,
 // and not by static initialisers, because it must be able to fail: raises c10::Error when PrivateUse1 already
 // has another owner. Touches no device.
-void registerRuntime();
+TORCH_FL_API void registerRuntime();
 
 // Note [Fork]
 // A child forked after libxpurt was used inherits handles and a device state that are not its own. The first
@@ -15,8 +17,8 @@ void registerRuntime();
 // devices in its own threads, even for CPU work.
 
 // Raises in a child forked after use; otherwise marks the process as using the device.
-void requireUsable();
-bool isInitialized() noexcept;
-bool isInBadFork() noexcept;
+TORCH_FL_API void requireUsable();
+TORCH_FL_API bool isInitialized() noexcept;
+TORCH_FL_API bool isInBadFork() noexcept;
 
 } // namespace torch_fl

@@ -42,6 +42,12 @@ class Event(torch.Event):
             raise NotImplementedError("flagos events cannot be shared between processes")
         return super().__new__(cls, torch.device(DEVICE_TYPE), enable_timing=enable_timing, blocking=blocking)
 
+    def elapsed_time(self, other: torch.Event) -> float:
+        """Raises NotImplementedError, see above."""
+        raise NotImplementedError(
+            "elapsed time between events is not available on flagos: the vendor's runtime records no time in an event"
+        )
+
 
 def current_stream(device: Device = None) -> Stream:
     """The calling thread's current stream on a device."""
