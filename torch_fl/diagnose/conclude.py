@@ -52,17 +52,31 @@ def target(question: Question, path: str, outcome: resolve.Outcome) -> List[Find
     keep = bool(question.host.environment.get("LD_LIBRARY_PATH"))
 
     def attempt(changes: Tuple[Change, ...]) -> Tried:
-        changed = predict.file(predict.with_host_changes(question.host, changes), path)
-        return Tried(changed.error or _crash(changed.crash), changed.missing)
+        changed = predict.with_host_changes(question.host, changes)
+        outcome = predict.file(changed, path)
+        return Tried(predict.unstarted(changed) or outcome.error or _crash(outcome.crash), outcome.missing)
 
     def options(sought: Sequence[str], hunted: Hunt) -> List[Tuple[Change, ...]]:
         sets = hunt.directory_sets(sought, hunted.candidates)
-        return [(Change("LD_LIBRARY_PATH", chosen, keep),) for chosen in sets]
+        alone = [(Change("LD_LIBRARY_PATH", chosen, keep),) for chosen in sets]
+        preload = tuple(_compat_steps(question))
+        return alone + [
+            (*changes, Change("LD_PRELOAD", preload, bool(question.host.environment.get("LD_PRELOAD"))))
+            for changes in alone
+            if preload
+        ]
 
     missing = [p for p in outcome.problems if isinstance(p, facts.MissingLibrary)]
     found = absent(question, missing, attempt, options)
     found += unfit(question, path, outcome)
     return found or [trials.loader_refused(path, outcome.error, question.label(outcome.error))]
+
+
+def _compat_steps(question: Question) -> List[str]:
+    """What the plan opens up to the CUDA-compat pair: what a component needs before it without saying so."""
+    steps = plan.make_plan(question.sources).steps
+    last = max((n for n, step in enumerate(steps) if step.soname in catalog.COMPAT_PAIR), default=-1)
+    return [step.path for step in steps[: last + 1]]
 
 
 def _crash(crash: Optional[str]) -> str:
@@ -329,15 +343,16 @@ def _defines(path: str, symbol: str) -> bool:
         return False
 
 
-def _preload_cure(question: Question, root: str, providers: Sequence[str]) -> Tuple[str, ...]:
-    """Paths for LD_PRELOAD with which the model loads `root`: the providers, preceded by what the plan opens first."""
+def _preload_cure(question: Question, root: str, providers: Sequence[str]) -> Optional[Change]:
+    """LD_PRELOAD with which the model loads `root`: the providers, or what the plan opens up to them; or None."""
     steps = [step.path for step in plan.make_plan(question.sources).steps]
-    wanted = list(dict.fromkeys(providers))
-    options = [tuple(wanted)]
+    wanted = tuple(dict.fromkeys(providers))
+    options = [wanted]
     if all(path in steps for path in wanted):
         options.append(tuple(steps[: max(steps.index(path) for path in wanted) + 1]))
     for option in options:
-        changes = (Change("LD_PRELOAD", option, keep=True),)
-        if predict.file(predict.with_host_changes(question.host, changes), root).loads:
-            return option
-    return ()
+        change = Change("LD_PRELOAD", option, bool(question.host.environment.get("LD_PRELOAD")))
+        changed = predict.with_host_changes(question.host, (change,))
+        if not predict.unstarted(changed) and predict.file(changed, root).loads:
+            return change
+    return None

@@ -60,7 +60,11 @@ class Change(NamedTuple):
 
 
 class Cure(NamedTuple):
-    """A set of changes with what the model says of them. `remaining` is the next error, "" when everything loads."""
+    """A set of changes with what the model says of them.
+
+    works       they cure
+    remaining   the next error; of a cure that works, what the directories alone would have led to
+    """
 
     changes: Tuple[Change, ...]
     works: bool
@@ -198,9 +202,10 @@ def hunt(
     def look(label: str, directory: str) -> None:
         """List one directory and keep what answers, or nearly answers, a name."""
         directory = os.path.abspath(directory)
-        if directory in seen:
+        real = os.path.realpath(directory)
+        if directory in seen or real in seen:
             return
-        seen.add(directory)
+        seen.update((directory, real))
         try:
             with os.scandir(directory) as entries:
                 present = [entry.name for entry in itertools.islice(entries, _ENTRIES_IN_ONE_DIRECTORY)]
@@ -329,7 +334,7 @@ def prove(
         tried = attempt(changes)
         cured = not set(names).intersection(tried.missing) if names else not tried.error
         if cured:
-            return Cure(changes, True)
+            return Cure(changes, True, first.remaining if first and len(changes) > len(first.changes) else "")
         first = first or Cure(changes, False, tried.error)
     return first
 

@@ -50,6 +50,20 @@ def file(host: Host, path: str) -> resolve.Outcome:
     return resolve.dlopen(resolve.fresh(host), path, resolve.LOCAL, depth=resolve.SYMBOLS)
 
 
+def unstarted(host: Host) -> str:
+    """Why a process of the host would not even start, or "": a library of LD_PRELOAD lacks one that it needs.
+
+    Such a lack is fatal at program start (glibc elf/rtld.c, _dl_map_object_deps), where a file of LD_PRELOAD that is
+    itself missing is only reported.
+    """
+    process = resolve.fresh(host)
+    for loaded in process.maps:
+        for name in loaded.elf.needed if loaded.elf is not None else ():
+            if process.find(name) is None:
+                return f"{name}: cannot open shared object file: No such file or directory"
+    return ""
+
+
 def stack(host: Host, sources: places.Sources, torch: Optional[Torch], extension: Optional[str]) -> StackPrediction:
     """`import torch_fl` in a fresh process: the plan with RTLD_GLOBAL, then torch, then the extension.
 

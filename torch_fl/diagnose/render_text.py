@@ -7,7 +7,7 @@ from typing import Iterable, List, Sequence
 from torch_fl.diagnose.escape import visible
 from torch_fl.diagnose.finding import Evidence, Finding, Outcome, Report, Severity, TargetReport
 
-_WIDEST_PLACE = 60
+_WIDEST_PLACE = 90
 """Places longer than this do not push the other verdicts to the right."""
 
 

@@ -127,7 +127,7 @@ def _why_missing(sought: Sequence[str], hunt: Hunt, package: Optional[str]) -> T
             "directory that holds the file before Python starts",
         )
     return (
-        f"{record.about} comes with the XPU SDK, which is in none of the places searched or is incomplete",
+        f"{sought[0]} comes with the XPU SDK, and the SDK is incomplete or is in none of the places searched",
         f"install the XPU SDK, or set {catalog.SDK_ROOT_VARIABLE} to its root before Python starts",
     )
 
@@ -164,7 +164,7 @@ def not_on_search_path(
         else f"{len(places)} directories that are not searched"
     )
     after: Tuple[Evidence, ...] = ()
-    if not cure.works:
+    if cure.remaining:
         after = (Evidence("with these directories searched, loader would say", (Fact("", cure.remaining),)),)
     return Finding(
         "not-on-search-path",
@@ -214,8 +214,12 @@ def _fix(cure: Cure, places: Sequence[str]) -> Fix:
     which = "the directory" if len(places) == 1 else "the directories"
     if not cure.works:
         return Fix(f"put {which} on LD_LIBRARY_PATH before Python starts, and cure what the loader would say then")
-    commands = tuple(words.export(c.variable, c.directories, c.keep) for c in cure.changes)
-    return Fix(f"name {which} before Python starts", commands)
+    variables = [change.variable for change in cure.changes]
+    if "LD_PRELOAD" in variables:
+        text = f"name {which}, and the libraries that have to come first, before Python starts"
+    else:
+        text = f"name {which} in {' and '.join(variables)} before Python starts"
+    return Fix(text, tuple(words.export(c.variable, c.directories, c.keep) for c in cure.changes))
 
 
 register(

@@ -8,6 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from torch_fl._preload import catalog, facts
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
+from torch_fl.diagnose.hunt import Change
 
 _SCOPE_SOURCE = "glibc elf/dl-lookup.c, _dl_lookup_symbol_x; manual page dlopen(3), RTLD_GLOBAL"
 _MOST_SYMBOLS = 8
@@ -65,7 +66,7 @@ def symbol_order(
     chain: Sequence[str],
     needed: Sequence[str],
     scope: Sequence[Fact],
-    preload: Sequence[str],
+    preload: Optional[Change],
     label: str = words.WOULD_SAY,
 ) -> Finding:
     """Symbols that a library at hand defines, and that its user does not reach.
@@ -73,7 +74,7 @@ def symbol_order(
     chain     from the opened object to the one with the undefined symbols
     needed    DT_NEEDED of that one
     scope     the scopes that were looked through, in order
-    preload   paths that make the load succeed in the model when they are in LD_PRELOAD; () when none does
+    preload   the change of LD_PRELOAD with which the load succeeds in the model; None when there is none
     """
     first = problem.symbols[0]
     user = os.path.basename(problem.requester)
@@ -85,12 +86,12 @@ def symbol_order(
         "loaded with RTLD_GLOBAL can satisfy the reference"
     )
     fix = Fix("load the library that defines the symbol first, with RTLD_GLOBAL")
-    if preload:
+    if preload is not None:
         fix = Fix(
             "load the library that defines the symbol first, with `import torch_fl` or through LD_PRELOAD"
             if first.symbol in own
             else "load the library that defines the symbol first",
-            (words.export("LD_PRELOAD", preload, keep=True),),
+            (words.export(preload.variable, preload.directories, preload.keep),),
         )
     return Finding(
         "symbol-order",
