@@ -180,8 +180,11 @@ class Elf:
         raise ElfError(self.path, 0, f"address {address:#x} is in no loadable segment")
 
     def open(self) -> int:
-        """A descriptor of the same file as was read; ElfError when another one is there by now."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        """A descriptor of the same file as was read; ElfError when it is gone or another one is there by now."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ElfError(self.path, 0, "the file went away while it was being read") from error
         status = os.fstat(descriptor)
         if (status.st_dev, status.st_ino, status.st_size) != (self.device, self.inode, self.size):
             os.close(descriptor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,6 +12,7 @@ _MAGIC_NEW = b"glibc-ld.so.cache1.1"
 _EXTENSION_MAGIC = 0xEAA42174
 _TAG_HWCAPS = 1
 _HEADER, _ENTRY = 48, 24
+_LAYOUT = struct.Struct("=iIIIQ")
 _NAMED_HWCAP = 1 << 62
 _ISA_SHIFT, _ISA_MASK = 32, 0x3FF
 _MAX_BYTES = 64 << 20
@@ -20,7 +22,12 @@ CACHE_IDS: Dict[Tuple[int, int], int] = {(62, 64): 0x0303, (183, 64): 0x0A03, (3
 
 
 class Entry(NamedTuple):
-    """One line of the cache. `hwcaps` names a glibc-hwcaps subdirectory, `isa` the bit of its x86-64 level (or 0)."""
+    """One line of the cache.
+
+    hwcaps  glibc-hwcaps subdirectory that the file is in, None for most
+    isa     bit of the x86-64 level that the entry asks for, 0 for none
+    legacy  the entry belongs to the hwcap mechanism that glibc 2.37 dropped
+    """
 
     name: str
     path: str
@@ -31,39 +38,45 @@ class Entry(NamedTuple):
 
 
 class LdCache:
-    """A cache file, read on first use. A missing or damaged file is an empty cache, as it is for the loader."""
+    """A cache file, read on first use. A missing or damaged file is an empty cache, as it is for the loader.
+
+    error  errno of reading the file, 0 when it could be read
+    """
 
     def __init__(self, path: Optional[str]) -> None:
         self.path = path
-        self._entries: Optional[Dict[str, List[Entry]]] = None
-        self.error: Optional[int] = None
+        self.error = 0
+        self._data: Optional[bytes] = None
+        self._start = 0
+        self._index: Dict[int, List[int]] = {}
+        self._subdirectories: List[str] = []
 
     @property
     def entries(self) -> Dict[str, List[Entry]]:
-        """Library name -> its entries in file order."""
-        if self._entries is None:
-            self._entries = self._load()
-        return self._entries
+        """Library name -> its entries in file order, for all libraries."""
+        self._load()
+        found: Dict[str, List[Entry]] = {}
+        for number in sorted(number for numbers in self._index.values() for number in numbers):
+            entry = self._entry(number)
+            found.setdefault(entry.name, []).append(entry)
+        return found
 
-    def _load(self) -> Dict[str, List[Entry]]:
-        if self.path is None:
-            return {}
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            self.error = error.errno
-            return {}
-        try:
-            data = os.pread(descriptor, min(os.fstat(descriptor).st_size, _MAX_BYTES), 0)
-        except OSError as error:
-            self.error = error.errno
-            return {}
-        finally:
-            os.close(descriptor)
-        try:
-            return parse(data)
-        except (struct.error, IndexError, ValueError):
-            return {}
+    def named(self, name: str) -> Tuple[Entry, ...]:
+        """Entries of one name. Runs of digits are compared as numbers: libz.so.01 is libz.so.1 (_dl_cache_libcmp)."""
+        data = self._load()
+        wanted = os.fsencode(name) + b"\0"
+        numbers: List[int] = []
+        at = data.find(wanted, self._start)
+        while at >= 0:
+            numbers += self._index.get(at - self._start, ())
+            at = data.find(wanted, at + 1)
+        if not numbers and any(letter.isdigit() for letter in name):
+            plain = _plain(wanted[:-1])
+            for key, entries in self._index.items():
+                at = self._start + key
+                if _plain(data[at : data.find(b"\0", at)]) == plain:
+                    numbers += entries
+        return tuple(self._entry(number) for number in sorted(numbers))
 
     def lookup(
         self, name: str, cache_id: Optional[int], hwcaps: Sequence[str], isa_bits: int
@@ -73,18 +86,17 @@ class LdCache:
         Entries for glibc-hwcaps come first in the file; of those that the processor can run the best subdirectory
         wins, then the plain entry counts. Entries of the older hwcap mechanism are passed over.
         """
-        found = self.entries.get(name, [])
+        found = self.named(name)
         best: Optional[Entry] = None
         best_rank = len(hwcaps)
         for entry in found:
-            if entry.flags != 1 and entry.flags != cache_id:
+            if entry.flags not in (1, cache_id):
                 continue
             if entry.hwcaps is not None:
-                if entry.isa & ~isa_bits or entry.hwcaps not in hwcaps:
-                    continue
-                rank = hwcaps.index(entry.hwcaps)
-                if best is None or rank < best_rank:
-                    best, best_rank = entry, rank
+                if not entry.isa & ~isa_bits and entry.hwcaps in hwcaps:
+                    rank = hwcaps.index(entry.hwcaps)
+                    if best is None or rank < best_rank:
+                        best, best_rank = entry, rank
                 continue
             if best is not None and best.hwcaps is not None:
                 break
@@ -94,45 +106,76 @@ class LdCache:
                 best = entry
             if entry.flags == cache_id:
                 break
-        return best, tuple(found)
+        return best, found
 
+    # --- reading --------------------------------------------------------------------------------------------------
 
-def parse(data: bytes) -> Dict[str, List[Entry]]:
-    """Entries by name. Raises struct.error, IndexError or ValueError when the data are not a cache."""
-    start = 0
-    if data.startswith(_MAGIC_OLD):
-        count = struct.unpack_from("=I", data, 12)[0]
-        start = (16 + 12 * count + 7) // 8 * 8
-    if not data.startswith(_MAGIC_NEW, start):
-        return {}
-    count, _, flags, extension = struct.unpack_from("=IIB3xI", data, start + 20)
-    if flags & 3 not in (0, 2 if struct.pack("=H", 1) == b"\1\0" else 3):
-        return {}
-    if (len(data) - start - _HEADER) // _ENTRY < count:
-        return {}
-    subdirectories = _extension(data, start, extension) if extension else []
-    found: Dict[str, List[Entry]] = {}
-    size = len(data) - start
-    for kind, key, value, _, hwcap in struct.iter_unpack(
-        "=iIIIQ", data[start + _HEADER : start + _HEADER + _ENTRY * count]
-    ):
-        if key >= size or value >= size:
-            continue
+    def _load(self) -> bytes:
+        if self._data is None:
+            self._data = self._read()
+            try:
+                self._parse(self._data)
+            except (struct.error, IndexError, ValueError):
+                self._index = {}
+        return self._data
+
+    def _read(self) -> bytes:
+        if self.path is None:
+            return b""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            self.error = error.errno or 0
+            return b""
+        try:
+            return os.pread(descriptor, min(os.fstat(descriptor).st_size, _MAX_BYTES), 0)
+        except OSError as error:
+            self.error = error.errno or 0
+            return b""
+        finally:
+            os.close(descriptor)
+
+    def _parse(self, data: bytes) -> None:
+        start = 0
+        if data.startswith(_MAGIC_OLD):
+            count = struct.unpack_from("=I", data, 12)[0]
+            start = (16 + 12 * count + 7) // 8 * 8
+        if not data.startswith(_MAGIC_NEW, start):
+            return
+        count, _, flags, extension = struct.unpack_from("=IIB3xI", data, start + 20)
+        own_order = 2 if struct.pack("=H", 1) == b"\1\0" else 3
+        size = len(data) - start
+        if flags & 3 not in (0, own_order) or (size - _HEADER) // _ENTRY < count:
+            return
+        self._start = start
+        words = struct.unpack_from(f"={count * _ENTRY // 4}I", data, start + _HEADER)
+        for number, (key, value) in enumerate(zip(words[1::6], words[2::6])):
+            if key < size and value < size:
+                self._index.setdefault(key, []).append(number)
+        if extension:
+            self._subdirectories = _extension(data, start, extension)
+
+    def _entry(self, number: int) -> Entry:
+        data = self._data or b""
+        kind, key, value, _, hwcap = _LAYOUT.unpack_from(data, self._start + _HEADER + _ENTRY * number)
         subdirectory: Optional[str] = None
         isa = 0
         named = (hwcap >> 32) & ~_ISA_MASK == _NAMED_HWCAP >> 32
         if named:
-            index = hwcap & 0xFFFFFFFF
-            subdirectory = subdirectories[index] if index < len(subdirectories) else "?"
+            at = hwcap & 0xFFFFFFFF
+            subdirectory = self._subdirectories[at] if at < len(self._subdirectories) else "?"
             isa = (hwcap >> _ISA_SHIFT) & _ISA_MASK
-        name, path = _text(data, start + key), _text(data, start + value)
-        entry = Entry(name, path, kind, subdirectory, isa, bool(hwcap) and not named)
-        found.setdefault(entry.name, []).append(entry)
-    return found
+        name, path = _text(data, self._start + key), _text(data, self._start + value)
+        return Entry(name, path, kind, subdirectory, isa, bool(hwcap) and not named)
 
 
 def _text(data: bytes, offset: int) -> str:
-    return os.fsdecode(data[offset : data.index(b"\0", offset)])
+    end = data.find(b"\0", offset)
+    return os.fsdecode(data[offset : end if end >= 0 else len(data)])
+
+
+def _plain(name: bytes) -> bytes:
+    return re.sub(rb"(?<![0-9])0+(?=[0-9])", b"", name)
 
 
 def _extension(data: bytes, start: int, offset: int) -> List[str]:

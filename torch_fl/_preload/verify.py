@@ -95,7 +95,7 @@ def _verify(path: str, descriptor: int, host: Host) -> Candidate:
         if len(table) != phentsize * phnum:
             return _bad(path, "cut-in-headers", dlerror.CANNOT_READ)
     try:
-        return Candidate(FOUND, 0, "", None, elf.parse(path, descriptor, head, status))
+        return Candidate(FOUND, 0, "", None, elf.parse(host.real(path), descriptor, head, status))
     except elf.ElfError as error:  # e.g. more program headers than any linker writes
         return _bad(path, "bad-header", error.reason)
 
@@ -195,7 +195,7 @@ def _mapping(file: elf.Elf, loads: list[elf.Segment], host: Host) -> Optional[Re
         return Refusal("bad-header", dlerror.MAP_SEGMENT)
     if host.address_space is not None and length > host.address_space:
         return Refusal("address-space", dlerror.MAP_SEGMENT)
-    if any(segment.flags & elf.PF_X for segment in loads) and _noexec(host.real(file.path)):
+    if any(segment.flags & elf.PF_X for segment in loads) and _noexec(file.path):
         return Refusal("noexec-mount", dlerror.MAP_SEGMENT)
     return None
 
