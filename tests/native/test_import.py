@@ -1,0 +1,196 @@
+"""`import torch_fl` as users meet it: each in a fresh process, on a copy of the built package and the vendor tree.
+
+The copy's run path and build record name the copied tree alone (tests/demo/travelled.py), so that nothing can be
+satisfied by the intact one by accident. The environment is empty but for what a test sets.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import child
+from tests.demo.travelled import Travelled, make
+
+USE = """
+import sys
+{imports}
+import torch
+total = float((torch.ones(8, 8, device="flagos") * 2).sum().cpu())
+mapped = {{line.split()[-1] for line in open("/proc/self/maps") if "libxpurt" in line}}
+print(total, torch_fl.flagos.device_count(), "torch_xmlir" in sys.modules, len(mapped))
+"""
+WORKS = "128.0 2 False 1"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Travelled:
+    return make(tmp_path / "moved")
+
+
+def use(tree: Travelled, imports: str = "import torch_fl", **environment: str) -> str:
+    done = child.run(USE.format(imports=imports), env=tree.environment(**environment))
+    return done.check().stdout.strip()
+
+
+def failure(tree: Travelled, **environment: str) -> str:
+    """What a user reads on stderr when `import torch_fl` fails."""
+    done = child.run("import torch_fl", env=tree.environment(**environment))
+    assert done.rc == 1, done
+    return done.stderr
+
+
+def forget(tree: Travelled, *names: str) -> None:
+    """Take facts out of the build's record, as if the build machine had had them elsewhere."""
+    record = tree.site / "torch_fl" / "_build_config.py"
+    kept = [line for line in record.read_text().splitlines() if line.partition(" = ")[0] not in names]
+    record.write_text("\n".join(kept) + "\n")
+
+
+@pytest.mark.parametrize(
+    "imports", ["import torch_fl", "import torch\nimport torch_fl", "import torch_fl\nimport torch"]
+)
+def test_either_import_order_with_no_variable_set(copy: Travelled, imports: str) -> None:
+    assert use(copy, imports) == WORKS
+
+
+def test_the_package_in_site_packages_is_found(copy: Travelled) -> None:
+    forget(copy, "XDNN_LIBRARY_DIR", "DEPENDENCY_DIRS", "RPATH")
+    shutil.move(str(copy.package), str(copy.site / "torch_xmlir"))
+    assert use(copy) == WORKS
+
+
+def test_directories_named_in_the_variable_are_found(copy: Travelled, tmp_path: Path) -> None:
+    forget(copy, "XDNN_LIBRARY_DIR", "DEPENDENCY_DIRS", "RPATH")
+    package = shutil.move(str(copy.package), str(tmp_path / "elsewhere"))
+    assert use(copy, FLAGOS_KUNLUNXIN_XDNN_LIB_DIR=f"/nowhere:{package}") == WORKS
+
+
+def test_the_recorded_directory_serves_when_nothing_else_does(copy: Travelled) -> None:
+    assert str(copy.package) in (copy.site / "torch_fl" / "_build_config.py").read_text()
+    assert use(copy) == WORKS
+
+
+def test_the_older_shim_first_on_the_loader_path_does_no_harm(copy: Travelled) -> None:
+    assert use(copy, LD_LIBRARY_PATH=f"{copy.sdk}/xpu/so:{copy.package}") == WORKS
+
+
+def delete_component(tree: Travelled) -> str:
+    (tree.package / "libxpu_dnn.so").unlink()
+    return "error[missing-library]: libxpu_dnn.so"
+
+
+def hide_package(tree: Travelled) -> str:
+    other = tree.sdk.parent / "other" / "lib" / "python3.11" / "site-packages"
+    other.mkdir(parents=True)
+    shutil.move(str(tree.package), str(other / "torch_xmlir"))
+    return "libxdnn_pytorch.so"
+
+
+def hide_compat(tree: Travelled) -> str:
+    shutil.rmtree(tree.sdk / "xcudart")
+    shutil.rmtree(tree.package / "xhpc")
+    return "libcudart.so.12"
+
+
+def dangling_link(tree: Travelled) -> str:
+    (tree.package / "libxpu_dnn.so").unlink()
+    (tree.package / "libxpu_dnn.so").symlink_to("libxpu_dnn.so.9")
+    return "error[broken-link]: "
+
+
+@pytest.mark.parametrize("break_it", [delete_component, hide_package, hide_compat, dangling_link])
+def test_a_broken_stack_is_explained_and_the_loaders_own_line_is_quoted_once(
+    copy: Travelled, break_it: Callable[[Travelled], str]
+) -> None:
+    expected = break_it(copy)
+    bare = child.run("import torch, torch_fl._C", env=copy.environment(FLAGOS_LOAD="0")).stderr.strip().splitlines()[-1]
+    text = failure(copy)
+    explained = text[text.index("LoadError: ") :]
+    assert expected in explained
+    assert explained.count(bare.partition("ImportError: ")[2]) == 1, explained
+    assert "python -m torch_fl.diagnose" in explained
+    assert "ImportError: " in text[: text.index("LoadError: ")], "the original error is chained"
+
+
+def test_what_is_raised_is_an_import_error_with_findings(copy: Travelled) -> None:
+    delete_component(copy)
+    done = child.run(
+        "try:\n    import torch_fl\nexcept ImportError as error:\n"
+        "    print(type(error).__name__, error.name, [f.code for f in error.findings], type(error.__cause__).__name__)",
+        env=copy.environment(),
+    ).check()
+    assert done.stdout.strip() == "LoadError torch_fl._C ['missing-library'] ImportError"
+
+
+def test_torch_still_works_after_a_failure(copy: Travelled) -> None:
+    delete_component(copy)
+    snippet = "try:\n    import torch_fl\nexcept ImportError:\n    import torch\n    print(torch.ones(2).sum().item())"
+    assert child.run(snippet, env=copy.environment()).check().stdout.strip() == "2.0"
+
+
+def test_a_missing_torch_is_said(copy: Travelled) -> None:
+    done = child.run(
+        f"import sys; sys.path[:] = [p for p in sys.path if not p.endswith('site-packages')] + [{str(copy.site)!r}]\n"
+        "import torch_fl",
+        env=copy.environment(),
+    )
+    assert "error[torch-missing]" in done.stderr, done.stderr
+
+
+def test_a_missing_extension_is_said(copy: Travelled) -> None:
+    for extension in (copy.site / "torch_fl").glob("_C*.so"):
+        extension.unlink()
+    assert "error[extension-not-built]" in failure(copy)
+
+
+def test_flagos_load_0_imports_the_package_alone(copy: Travelled) -> None:
+    snippet = "import sys, torch_fl; print(torch_fl.__version__, 'torch' in sys.modules)"
+    assert child.run(snippet, env=copy.environment(FLAGOS_LOAD="0")).check().stdout.split()[1] == "False"
+
+
+def test_other_values_of_flagos_load_are_refused_by_name(copy: Travelled) -> None:
+    assert "FLAGOS_LOAD='yes' is not one of 0 (load nothing) and 1 (load, the default)" in failure(
+        copy, FLAGOS_LOAD="yes"
+    )
+
+
+@pytest.mark.parametrize("options", [["-m"], ["-I", "-m"], ["-Wdefault", "-m"]])
+def test_the_check_up_starts_where_importing_torch_fl_fails(copy: Travelled, options: list[str]) -> None:
+    delete_component(copy)
+    snippet = (
+        "import os, subprocess, sys\n"
+        "done = subprocess.run([sys.executable, *sys.argv[1:], 'torch_fl.diagnose', 'check', '--no-trial'],"
+        " cwd=os.environ['SITE'], capture_output=True, text=True)\n"
+        "print(done.returncode); print(done.stdout); print(done.stderr)"
+    )
+    environment = copy.environment(SITE=str(copy.site))
+    if "-I" in options:  # isolated mode ignores PYTHONPATH: the installed package is what it examines
+        del environment["PYTHONPATH"]
+    done = child.run(snippet, env=environment, args=options).check()
+    status, _, rest = done.stdout.partition("\n")
+    if "-I" in options:
+        assert status == "0", done.stdout
+    else:
+        assert (status, "error[missing-library]: libxpu_dnn.so" in rest) == ("1", True), done.stdout
+
+
+def test_a_directory_that_others_can_write_is_said(copy: Travelled) -> None:
+    copy.package.chmod(0o777)
+    done = child.run("import torch_fl", env=copy.environment()).check()
+    assert (
+        f"RuntimeWarning: torch_fl loads vendor libraries from {copy.package}, which another user can write"
+        in done.stderr
+    )
+
+
+def test_the_vendor_package_is_never_imported_even_by_the_check_up(copy: Travelled) -> None:
+    marker = copy.sdk / "imported"
+    (copy.package / "__init__.py").write_text(f"open({str(marker)!r}, 'w').close()\nraise ImportError('trap')\n")
+    use(copy)
+    child.run("import runpy, sys; sys.argv = ['x']; runpy.run_module('torch_fl.diagnose', run_name='__main__')",
+              env=copy.environment())  # fmt: skip
+    assert not marker.exists()
