@@ -111,6 +111,7 @@ PYBIND11_MODULE(_C, module) {
 
     module.def("_empty_cache", boundWithoutGil([] { torch_fl::deviceAllocator().emptyCache(); }));
     module.def("_get_default_generator", bound(defaultGenerator));
+    module.def("_manual_seed_all", bound(torch_fl::seedDefaultGenerators));
     module.def("_profiler_start", bound([] { torch_fl::DeviceTracer::start(); }));
 
     module.def("_register_operators", bound(torch_fl::registerOperators));

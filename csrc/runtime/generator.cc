@@ -69,6 +69,7 @@ private:
 
 struct DefaultGenerators {
     std::mutex mutex;
+    uint64_t seed = c10::default_rng_seed_val;
     // By device index; undefined until first asked for. Never shrinks, and is never destroyed.
     std::vector<std::unique_ptr<at::Generator>> by_device;
 
@@ -78,9 +79,8 @@ struct DefaultGenerators {
     }
 };
 
-at::Generator makeGenerator(c10::DeviceIndex device) {
-    return at::make_generator<FlagosGeneratorImpl>(
-        device, at::detail::createCPUGenerator(c10::default_rng_seed_val));
+at::Generator makeGenerator(c10::DeviceIndex device, uint64_t seed) {
+    return at::make_generator<FlagosGeneratorImpl>(device, at::detail::createCPUGenerator(seed));
 }
 
 } // namespace
@@ -94,13 +94,26 @@ const at::Generator& defaultGenerator(c10::DeviceIndex device) {
     }
     std::unique_ptr<at::Generator>& generator = generators.by_device[index];
     if (generator == nullptr) {
-        generator = std::make_unique<at::Generator>(makeGenerator(static_cast<c10::DeviceIndex>(index)));
+        generator = std::make_unique<at::Generator>(
+            makeGenerator(static_cast<c10::DeviceIndex>(index), generators.seed));
     }
     return *generator;
 }
 
+void seedDefaultGenerators(uint64_t seed) {
+    DefaultGenerators& generators = DefaultGenerators::instance();
+    const std::lock_guard<std::mutex> lock(generators.mutex);
+    generators.seed = seed;
+    for (const std::unique_ptr<at::Generator>& generator : generators.by_device) {
+        if (generator != nullptr) {
+            const std::lock_guard<std::mutex> generator_lock(generator->mutex());
+            generator->set_current_seed(seed);
+        }
+    }
+}
+
 at::Generator newGenerator(c10::DeviceIndex device) {
-    return makeGenerator(kunlunxin::resolveDeviceIndex(device));
+    return makeGenerator(kunlunxin::resolveDeviceIndex(device), c10::default_rng_seed_val);
 }
 
 at::Generator cpuGenerator(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {

@@ -5,6 +5,7 @@
 #include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <optional>
 
 namespace torch_fl {
@@ -12,6 +13,10 @@ namespace torch_fl {
 // The default generator of a device (-1: the current one). Seeded with c10::default_rng_seed_val at first
 // use.
 TORCH_FL_API const at::Generator& defaultGenerator(c10::DeviceIndex device = -1);
+
+// Seeds the default generators of all devices, those not made yet included. Touches no device:
+// torch.manual_seed comes here in programs that never use one.
+TORCH_FL_API void seedDefaultGenerators(uint64_t seed);
 
 // A new generator on a device, with the default seed.
 at::Generator newGenerator(c10::DeviceIndex device = -1);

@@ -5,6 +5,7 @@ set(TORCH_FL_RUNTIME_SOURCES
     runtime/accelerator/kunlunxin/event.cc
     runtime/accelerator/kunlunxin/foreign_pinned.cc
     runtime/accelerator/kunlunxin/memory.cc
+    runtime/accelerator/kunlunxin/process.cc
     runtime/accelerator/kunlunxin/stream.cc
     runtime/block_pool.cc
     runtime/copy.cc

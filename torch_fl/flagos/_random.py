@@ -18,9 +18,14 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the generators of all devices; torch.manual_seed calls this."""
-    for index in range(device_count()):
-        _generator(index).manual_seed(int(seed))
+    """Seed the generators of all devices; torch.manual_seed calls this. Touches no device.
+
+    A negative seed is taken modulo 2**64, as torch.Generator does; other integers raise RuntimeError.
+    """
+    value = int(seed)
+    if not -(2**63) <= value < 2**64:
+        raise RuntimeError(f"Overflow when unpacking long: {value} is not a 64-bit seed")
+    _C._manual_seed_all(value % 2**64)
 
 
 def seed() -> None:

@@ -1,6 +1,7 @@
 #include "runtime/accelerator/kunlunxin/device.h"
 
 #include "runtime/accelerator/kunlunxin/error.h"
+#include "runtime/accelerator/kunlunxin/process.h"
 
 #include <xpu/runtime.h>
 
@@ -60,6 +61,10 @@ c10::DeviceIndex deviceCount() noexcept {
     if (C10_LIKELY(known > 0)) {
         return known;
     }
+    if (isForkedAfterCall()) {
+        return 0;
+    }
+    noteCall();
     int count = 0;
     if (xpu_device_count(&count) != kSuccess || count <= 0) {
         return 0;
@@ -73,6 +78,9 @@ std::string deviceCountFailure() {
     if (deviceCount() > 0) {
         return "";
     }
+    if (isForkedAfterCall()) {
+        return "this process was forked from one that had already asked for devices";
+    }
     int count = 0;
     const int returned = xpu_device_count(&count);
     if (returned != kSuccess) {
@@ -82,12 +90,14 @@ std::string deviceCountFailure() {
 }
 
 c10::DeviceIndex currentDevice() {
+    checkNotForked();
     int device = 0;
     TORCH_FL_XPU_CHECK(xpu_current_device(&device), -1, "xpu_current_device()");
     return static_cast<c10::DeviceIndex>(device);
 }
 
 void setDevice(c10::DeviceIndex device) {
+    checkNotForked();
     checkDeviceIndex(device);
     TORCH_FL_XPU_CHECK(xpu_set_device(device), device, "xpu_set_device()");
 }
