@@ -13,13 +13,17 @@ PACKAGE = Path(__file__).resolve().parents[2] / "torch_fl"
 DIAGNOSE_LAYERS = (
     {"escape", "finding", "trial_child", "pyside"},
     {"hunt", "trial"},
+    {"cure"},
     {"explain"},
     {"predict"},
+    {"unfit"},
     {"conclude"},
     {"conclude_stack"},
     {"render_text", "render_json", "pages"},
     {"failure"},
-    {"checks"},
+    {"examination"},
+    {"compare"},
+    {"checks", "targets"},
     {"cli"},
     {"__main__"},
 )

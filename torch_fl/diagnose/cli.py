@@ -12,8 +12,10 @@ from typing import List, NoReturn, Optional, Sequence
 
 from torch_fl._version import VERSION
 from torch_fl.diagnose import pages, pyside, render_json, render_text
-from torch_fl.diagnose.checks import Examination, examine, run
+from torch_fl.diagnose.checks import run
+from torch_fl.diagnose.examination import Examination
 from torch_fl.diagnose.finding import PAGES, Outcome, Report
+from torch_fl.diagnose.targets import examine
 
 PROGRAM = "torch_fl.diagnose"
 COMMANDS = ("check", "explain")

@@ -6,13 +6,14 @@ import os
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, elf, facts, places, plan, resolve
-from torch_fl.diagnose import conclude, hunt, predict, pyside
-from torch_fl.diagnose.conclude import Question
+from torch_fl.diagnose import conclude, cure, predict, pyside
+from torch_fl.diagnose.cure import Change, Tried
 from torch_fl.diagnose.explain import files, python, stack, symbols, trials
 from torch_fl.diagnose.explain import places as explain_places
 from torch_fl.diagnose.finding import Fact, Finding
-from torch_fl.diagnose.hunt import Candidate, Change, Hunt, Tried
+from torch_fl.diagnose.hunt import Candidate, Hunt
 from torch_fl.diagnose.predict import StackPrediction
+from torch_fl.diagnose.unfit import Question, unfit
 
 OWN_LIBRARY = "libtorch_fl.so"
 """Our own library beside torch_fl._C, in lib/: the one that needs the vendor's."""
@@ -135,7 +136,7 @@ def _options(question: Question, sought: Sequence[str], hunted: Hunt) -> List[Tu
     """Directories go into the variable that torch_fl reads first; the runtime alone is found by the SDK's root."""
     settings = question.sources.settings
     options: List[Tuple[Change, ...]] = []
-    for chosen in hunt.directory_sets(sought, hunted.candidates):
+    for chosen in cure.directory_sets(sought, hunted.candidates):
         named = tuple(d for d in chosen if not _only_runtime(d, hunted.candidates))
         roots = tuple(os.path.dirname(d) for d in chosen if d not in named)
         changes: List[Change] = []
@@ -160,7 +161,9 @@ def _incomplete(question: Question, installed: Installed, prediction: StackPredi
     found: List[Finding] = []
     for item in decided.unreadable:
         outcome = predict.file(question.host, item.path)
-        found += conclude.unfit(question, item.path, outcome) or [trials.loader_refused(item.path, item.reason)]
+        found += unfit(question, item.path, outcome) or [
+            trials.loader_refused(item.path, item.reason, installed.python)
+        ]
     problems: List[facts.MissingLibrary] = []
     considered: List[places.Considered] = []
     for missing in _really_missing(decided.missing):
@@ -246,11 +249,13 @@ def _failed(
         lambda changes: _attempt(question, installed, changes),
         lambda sought, hunted: [
             (Change("LD_LIBRARY_PATH", chosen, bool(question.host.environment.get("LD_LIBRARY_PATH"))),)
-            for chosen in hunt.directory_sets(sought, hunted.candidates)
+            for chosen in cure.directory_sets(sought, hunted.candidates)
         ],
     )
-    found += conclude.unfit(question, failed.path, failed.outcome)
-    return found or [trials.loader_refused(failed.path, failed.outcome.error, question.label(failed.outcome.error))]
+    found += unfit(question, failed.path, failed.outcome)
+    return found or [
+        trials.loader_refused(failed.path, failed.outcome.error, installed.python, question.label(failed.outcome.error))
+    ]
 
 
 def _other_soname(decided: plan.Plan) -> List[Tuple[str, str, Optional[str]]]:

@@ -10,11 +10,11 @@ from typing import List
 from torch_fl._preload import hook, host
 from torch_fl._preload.errors import LoadError
 from torch_fl.diagnose import conclude_stack, predict, pyside, render_text
-from torch_fl.diagnose.conclude import Question
 from torch_fl.diagnose.conclude_stack import Installed
 from torch_fl.diagnose.escape import shell_word, visible
 from torch_fl.diagnose.explain import trials
 from torch_fl.diagnose.finding import Finding
+from torch_fl.diagnose.unfit import Question
 
 
 def interpreter_version() -> str:
@@ -41,7 +41,7 @@ def explain_failure(failure: hook.Failure) -> List[Finding]:
     question = Question(host.current().replace(mapped=()), sources, said)
     prediction = predict.stack(question.host, sources, installed.torch, installed.extension)
     found = conclude_stack.libraries(question, installed, prediction)
-    return found or [trials.loader_refused(failure.path or failure.name, said)]
+    return found or [trials.loader_refused(failure.path or failure.name, said, installed.python)]
 
 
 def load_error(failure: hook.Failure) -> LoadError:

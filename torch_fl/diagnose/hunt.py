@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from torch_fl._preload import catalog, elf, facts, places
 from torch_fl._preload.host import Host
@@ -49,31 +49,6 @@ class Hunt(NamedTuple):
     candidates: Tuple[Candidate, ...] = ()
     near: Tuple[Candidate, ...] = ()
     looked: Tuple[Considered, ...] = ()
-
-
-class Change(NamedTuple):
-    """One variable that is set before Python starts. `keep`: what it held before stays, behind the directories."""
-
-    variable: str
-    directories: Tuple[str, ...]
-    keep: bool
-
-
-class Cure(NamedTuple):
-    """A set of changes with what the model says of them.
-
-    works       they cure
-    remaining   the next error; of a cure that works, what the directories alone would have led to
-    """
-
-    changes: Tuple[Change, ...]
-    works: bool
-    remaining: str = ""
-
-    @property
-    def directories(self) -> Tuple[str, ...]:
-        """Every directory that the changes name."""
-        return tuple(directory for change in self.changes for directory in change.directories)
 
 
 # --- one file ----------------------------------------------------------------------------------------------------
@@ -255,6 +230,16 @@ def _distinct(near: Iterable[Candidate]) -> Tuple[Candidate, ...]:
     return tuple(sorted(files.values(), key=lambda item: item.path))[:4]
 
 
+def at_the_gap(place: Considered) -> Considered:
+    """Of a directory that does not exist, the part of its path that is missing: it covers all that is below it."""
+    if place.verdict != "no such directory":
+        return place
+    directory = place.directory
+    while directory != "/" and not os.path.lexists(os.path.dirname(directory)):
+        directory = os.path.dirname(directory)
+    return place._replace(directory=directory)
+
+
 def _brief(looked: Sequence[Considered]) -> Iterator[Considered]:
     """What a reader needs of the places: those that exist, and those that somebody named."""
     for item in looked:
@@ -292,57 +277,3 @@ def _walk(tree: str, names: Sequence[str], deadline: float) -> _Walked:
     if found:
         return _Walked(tuple(found), "has " + ", ".join(sorted({name for _, name in found})))
     return _Walked((), f"has no such file in any of its {directories} directories")
-
-
-# --- the cure ----------------------------------------------------------------------------------------------------
-
-
-def directory_sets(names: Sequence[str], candidates: Sequence[Candidate], most: int = 12) -> List[Tuple[str, ...]]:
-    """Sets of directories in which usable candidates for all of `names` are, smallest sets first."""
-    holders: Dict[str, Dict[str, None]] = {}
-    for candidate in candidates:
-        if candidate.usable and candidate.name in names:
-            holders.setdefault(os.path.dirname(candidate.path), {})[candidate.name] = None
-    directories = list(holders)[:8]
-    covered = {name for held in holders.values() for name in held}
-    sets: List[Tuple[str, ...]] = []
-    for size in range(1, min(len(directories), 4) + 1):
-        for chosen in itertools.combinations(directories, size):
-            if {name for directory in chosen for name in holders[directory]} == covered:
-                sets.append(chosen)
-                if len(sets) == most:
-                    return sets
-    return sets
-
-
-class Tried(NamedTuple):
-    """What the model says after some changes: the next error ("" when all loads) and the names still missing."""
-
-    error: str
-    missing: Tuple[str, ...] = ()
-
-
-def prove(
-    options: Iterable[Tuple[Change, ...]], attempt: Callable[[Tuple[Change, ...]], Tried], names: Sequence[str] = ()
-) -> Optional[Cure]:
-    """The first option that cures; else the first option with what the model still says; None without options.
-
-    names   when given, an option cures if none of these names is missing any more; else if everything loads
-    """
-    first: Optional[Cure] = None
-    for changes in options:
-        tried = attempt(changes)
-        cured = not set(names).intersection(tried.missing) if names else not tried.error
-        if cured:
-            return Cure(changes, True, first.remaining if first and len(changes) > len(first.changes) else "")
-        first = first or Cure(changes, False, tried.error)
-    return first
-
-
-def with_changes(environment: Dict[str, str], changes: Sequence[Change]) -> Dict[str, str]:
-    """The environment in which the commands of `changes` would start a program."""
-    changed = dict(environment)
-    for change in changes:
-        before = changed.get(change.variable, "") if change.keep else ""
-        changed[change.variable] = ":".join([*change.directories, *([before] if before else [])])
-    return changed

@@ -10,8 +10,8 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from torch_fl._preload import elf, places, plan, resolve, tokens
 from torch_fl._preload.host import Host
+from torch_fl.diagnose.cure import Change, with_changes
 from torch_fl.diagnose.finding import ObjectReport, Prediction
-from torch_fl.diagnose.hunt import Change, with_changes
 from torch_fl.diagnose.pyside import Torch
 
 

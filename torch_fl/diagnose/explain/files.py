@@ -340,6 +340,6 @@ def no_soname(path: str, name: str, soname: Optional[str], requesters: Sequence[
         "the file was built or rewritten without the name under which the others know it",
         Fix(
             "reinstall the package that ships the file, or give the file its SONAME back with "
-            f"`patchelf --set-soname {name}`"
+            f"`patchelf --set-soname {name} {path}`"
         ),
     )

@@ -6,10 +6,11 @@ import os
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, facts
+from torch_fl.diagnose.cure import Cure
 from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
-from torch_fl.diagnose.hunt import Candidate, Cure, Hunt
+from torch_fl.diagnose.hunt import Candidate, Hunt
 
 _SEARCH_RULE = (
     "A name without a slash is compared with the SONAMEs of what the process has loaded already, and then searched "

@@ -16,7 +16,7 @@ class _Refusal(NamedTuple):
     cure: str
 
 
-_MAP_CURE = "move the file to a file system that is mounted without noexec, or lift the limit"
+_MAP_CURE = "move the file to a file system that is mounted without noexec"
 
 _REFUSALS: Dict[str, _Refusal] = {
     "executable-stack": _Refusal(
@@ -24,14 +24,14 @@ _REFUSALS: Dict[str, _Refusal] = {
         "asks for an executable stack, which this C library does not grant",
         "an object of the library was assembled without a .note.GNU-stack section, or a compiler used trampolines; "
         "since glibc 2.41 dlopen() does not make the stack executable any more",
-        "clear the mark with `patchelf --clear-execstack`; it is wrong unless the library runs code on the stack",
+        "clear the mark with `patchelf --clear-execstack {path}`; the mark is wrong unless code runs on the stack",
     ),
     "static-tls": _Refusal(
         "static-tls",
         "needs more static thread-local storage than is left",
         "the library was built with the initial-exec model, and the room that the loader sets aside for such "
         "libraries is used up",
-        "give the loader more room for static thread-local storage before Python starts",
+        "set GLIBC_TUNABLES=glibc.rtld.optional_static_tls to more bytes than the library needs before Python starts",
     ),
     "isa-level": _Refusal(
         "isa-level",
@@ -137,7 +137,7 @@ def refused(problem: facts.Refused, label: str = words.WOULD_SAY) -> Finding:
             *words.outcome_of(problem.error, problem.crash, label),
         ),
         refusal.cause,
-        Fix(refusal.cure),
+        Fix(refusal.cure.format(path=problem.path)),
     )
 
 

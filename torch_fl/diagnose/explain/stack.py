@@ -95,5 +95,5 @@ def stale_rpath(path: str, tag: str, entries: Sequence[Tuple[str, bool]], loads:
         ),
         "the entries were written where the library was built"
         + ("; everything that it needs is found by other means" if loads else ""),
-        Fix("build torch_fl on this machine when the warning is to go away"),
+        Fix("build torch_fl on this machine, which writes the directories of this machine into the file"),
     )

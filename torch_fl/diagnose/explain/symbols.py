@@ -6,9 +6,9 @@ import os
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, facts
+from torch_fl.diagnose.cure import Change
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
-from torch_fl.diagnose.hunt import Change
 
 _SCOPE_SOURCE = "glibc elf/dl-lookup.c, _dl_lookup_symbol_x; manual page dlopen(3), RTLD_GLOBAL"
 _MOST_SYMBOLS = 8

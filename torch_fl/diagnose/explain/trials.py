@@ -49,8 +49,11 @@ register(
 )
 
 
-def vendor_exits(subject: str, attempt: Attempt) -> Finding:
-    """The child ended by itself, without having reported."""
+def vendor_exits(subject: str, attempt: Attempt, cured: bool = False) -> Finding:
+    """The child ended by itself, without having reported.
+
+    cured   a second trial, with the profiler of the runtime enabled, went further
+    """
     profiler = PROFILER_TEXT in attempt.output
     return Finding(
         "vendor-exits",
@@ -62,7 +65,7 @@ def vendor_exits(subject: str, attempt: Attempt) -> Finding:
         if profiler
         else "code that runs while a library is loaded calls exit(); the lines printed last come from it",
         Fix("enable the profiler of the runtime before Python starts", (f"export {PROFILER_VARIABLE}=1",))
-        if profiler
+        if profiler and cured
         else Fix("follow what was printed last, and send it to the vendor of the library that printed it"),
     )
 
@@ -142,8 +145,9 @@ register(
 )
 
 
-def import_fails(subject: str, attempt: Attempt) -> Finding:
+def import_fails(subject: str, attempt: Attempt, python: str) -> Finding:
     """An exception that is not the loader's."""
+    module = "torch" if attempt.stage == "import torch" else "torch_fl"
     return Finding(
         "import-fails",
         Severity.ERROR,
@@ -155,7 +159,7 @@ def import_fails(subject: str, attempt: Attempt) -> Finding:
             *_printed(attempt.output),
         ),
         "the libraries load, and the exception comes from the code of a module",
-        Fix("follow the exception"),
+        Fix("repeat the import by itself to see the whole traceback", (f"{shell_word(python)} -c 'import {module}'",)),
     )
 
 
@@ -171,7 +175,7 @@ register(
 )
 
 
-def loader_refused(subject: str, error: Optional[str], label: str = words.SAID) -> Finding:
+def loader_refused(subject: str, error: Optional[str], python: str, label: str = words.SAID) -> Finding:
     """The last resort: there is a text, and nothing explains it."""
     return Finding(
         "loader-refused",
@@ -182,7 +186,7 @@ def loader_refused(subject: str, error: Optional[str], label: str = words.SAID) 
         "torch_fl has no explanation for this text",
         Fix(
             "send the output of this command to the developers of torch_fl, and search for the quoted text",
-            (f"python -m torch_fl.diagnose check --json {shell_word(subject)}",),
+            (f"{shell_word(python)} -m torch_fl.diagnose check --json {shell_word(subject)}",),
         ),
     )
 

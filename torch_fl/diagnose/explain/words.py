@@ -161,10 +161,7 @@ def searched(lookup: facts.Lookup) -> Tuple[Evidence, ...]:
 
 
 def own_search(looked: Iterable[Considered]) -> Tuple[Evidence, ...]:
-    """What torch_fl looked at by itself, each place once; nothing when it did not look.
-
-    Of a directory that does not exist, the part of the path that is missing is named: it covers what is below it.
-    """
+    """What torch_fl looked at by itself, each place once; nothing when it did not look."""
     rows: Dict[Tuple[str, str], Fact] = {}
     for place in looked:
         if not place.directory:
@@ -172,15 +169,9 @@ def own_search(looked: Iterable[Considered]) -> Tuple[Evidence, ...]:
             verdict = "names no directory" if absent else place.verdict
             rows.setdefault((place.label, ""), Fact(place.label, verdict))
             continue
-        directory = place.directory
-        while not os.path.lexists(directory) and not os.path.lexists(os.path.dirname(directory)):
-            directory = os.path.dirname(directory)
-        rows.setdefault(("", directory), Fact(place.label, f"{directory} {_verb(place.verdict)}"))
+        verdict = "does not exist" if place.verdict == "no such directory" else place.verdict
+        rows.setdefault(("", place.directory), Fact(place.label, f"{place.directory} {verdict}"))
     return (Evidence("torch_fl searched", tuple(rows.values())),) if rows else ()
-
-
-def _verb(verdict: str) -> str:
-    return "does not exist" if verdict == "no such directory" else verdict
 
 
 # --- commands ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,123 @@
+"""What a check-up looks at: each fact gathered once, when it is first asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cached_property
+from typing import Callable, Dict, Optional, Tuple
+
+from torch_fl._preload import catalog, hook, host, places
+from torch_fl.diagnose import conclude_stack, predict, pyside, trial
+from torch_fl.diagnose.conclude_stack import Installed
+from torch_fl.diagnose.explain import trials
+from torch_fl.diagnose.failure import interpreter_version
+from torch_fl.diagnose.finding import Finding
+from torch_fl.diagnose.unfit import Question
+
+SHOWN_VARIABLES: Tuple[str, ...] = (
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LD_AUDIT",
+    "LD_BIND_NOW",
+    "GLIBC_TUNABLES",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    catalog.XDNN_DIRECTORIES_VARIABLE,
+    catalog.SDK_ROOT_VARIABLE,
+    catalog.COMPAT_ROOT_VARIABLE,
+    catalog.OP_ROOT_VARIABLE,
+    catalog.OP_LIBRARY_VARIABLE,
+    catalog.LOAD_VARIABLE,
+    catalog.ACCELERATOR_VARIABLE,
+    "XPU_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+    trials.PROFILER_VARIABLE,
+)
+"""The only variables that a report shows. The environment is never dumped: it holds secrets."""
+
+
+class Examination:
+    """What the checks look at, each fact gathered once, when the first check asks for it.
+
+    directory   the torch_fl package that is examined, None when this interpreter has none
+    trials      whether children may load things
+    timeout     seconds for one child
+    """
+
+    def __init__(
+        self,
+        directory: Optional[str],
+        trials_wanted: bool = True,
+        timeout: float = trial.DEFAULT_TIMEOUT,
+        progress: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.trials_wanted = trials_wanted
+        self.timeout = timeout
+        self.progress = progress
+        self.here = host.current()
+        self.fresh = self.here.replace(mapped=())
+        self.sources: places.Sources = hook.sources(directory or "/nonexistent")._replace(mapped={})
+        self.installed = Installed(
+            directory,
+            pyside.extension_file(directory) if directory else None,
+            pyside.find_torch(),
+            sys.executable,
+            interpreter_version(),
+        )
+
+    @cached_property
+    def prediction(self) -> predict.StackPrediction:
+        """The whole stack in the model."""
+        return predict.stack(self.fresh, self.sources, self.installed.torch, self.installed.extension)
+
+    @cached_property
+    def why_no_trial(self) -> str:
+        """Why the stack cannot be tried, "" when it can."""
+        if not self.trials_wanted:
+            return "not wanted (--no-trial)"
+        if self.installed.directory is None:
+            return "torch_fl is not installed in this interpreter"
+        if self.installed.torch is None:
+            return "torch is not installed"
+        if self.installed.extension is None:
+            return "torch_fl._C is not there to be imported"
+        if self.sources.settings.get(catalog.LOAD_VARIABLE) == "0":
+            return f"{catalog.LOAD_VARIABLE}=0 tells torch_fl to load nothing"
+        return ""
+
+    @cached_property
+    def attempt(self) -> Optional[trial.Attempt]:
+        """The trial of the stack, None when it cannot be made."""
+        if self.why_no_trial:
+            return None
+        self.progress("importing torch_fl in a child process")
+        return trial.use_stack(self.here.environment, self.timeout)
+
+    @cached_property
+    def question(self) -> Question:
+        """What the findings start from; the trial's text is quoted as the loader's own."""
+        return Question(self.fresh, self.sources, self.attempt.error if self.attempt else None)
+
+    @cached_property
+    def foreseen(self) -> Tuple[Finding, ...]:
+        """What the model finds wrong with the libraries; dropped when the trial shows that they load."""
+        if self.attempt is not None and self.attempt.loads:
+            return ()
+        return tuple(conclude_stack.libraries(self.question, self.installed, self.prediction))
+
+
+def describe(case: Examination) -> Dict[str, object]:
+    """The environment of a report: interpreter and machine, and the variables of the allow-list that are set."""
+    here = case.here
+    return {
+        "python": case.installed.python,
+        "python_version": case.installed.version,
+        "machine": os.uname().machine,
+        "libc": f"{here.libc} {'.'.join(map(str, here.libc_version))}",
+        "secure_mode": here.secure,
+        "package": case.installed.directory,
+        "variables": {name: here.environment[name] for name in SHOWN_VARIABLES if name in here.environment},
+    }

@@ -1,0 +1,54 @@
+"""Targets: a prediction and a trial for each file."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence, Tuple
+
+from torch_fl._version import VERSION
+from torch_fl.diagnose import compare, conclude, predict, trial
+from torch_fl.diagnose.escape import shell_word
+from torch_fl.diagnose.examination import Examination, describe
+from torch_fl.diagnose.finding import CheckResult, Finding, Outcome, Report, Severity, TargetReport
+from torch_fl.diagnose.unfit import Question
+
+
+def examine(case: Examination, targets: Sequence[str]) -> Report:
+    """A prediction and a trial for each file."""
+    results: List[CheckResult] = []
+    reports: List[TargetReport] = []
+    found: List[Finding] = []
+    for path in targets:
+        try:
+            report, findings = one_target(case, path)
+        except Exception as trouble:
+            results.append(CheckResult(path, Outcome.CRASHED, f"{type(trouble).__name__}: {trouble}"))
+            continue
+        reports.append(report)
+        found.extend(findings)
+        outcome = Outcome.FOUND if any(f.severity is Severity.ERROR for f in findings) else Outcome.OK
+        codes = ", ".join(dict.fromkeys(f.code for f in findings))
+        loads = report.trial.loads if report.trial else report.prediction.loads
+        results.append(CheckResult(path, outcome, codes or ("loads" if loads else "does not load")))
+    return Report(VERSION, describe(case), tuple(results), tuple(reports), tuple(found))
+
+
+def one_target(case: Examination, path: str) -> Tuple[TargetReport, List[Finding]]:
+    """The prediction for dlopen(path), a trial of it, and what follows from both."""
+    outcome = predict.file(case.fresh, path)
+    foretold = predict.prediction(outcome)
+    attempt: Optional[trial.Attempt] = None
+    if case.trials_wanted:
+        case.progress(f"opening {path} in a child process")
+        attempt = trial.open_file(path, case.here.environment, case.timeout)
+    report = TargetReport(path, foretold, attempt.result if attempt else None, predict.object_reports(outcome))
+    if attempt is not None and not compare.agree(foretold, attempt):
+        first = attempt
+
+        def again() -> Optional[trial.Attempt]:
+            changed = compare.profiling(case)
+            return trial.open_file(path, changed, case.timeout) if changed and compare.profiler_is_off(first) else None
+
+        special = compare.unforeseen(path, foretold, attempt, again)
+        return report, [special or compare.differs(case, path, foretold, attempt, f"check --json {shell_word(path)}")]
+    question = Question(case.fresh, case.sources, attempt.error if attempt else None)
+    return report, conclude.target(question, path, outcome)
