@@ -13,7 +13,7 @@ from torch_fl.diagnose.explain import files, trials, words
 from torch_fl.diagnose.explain import places as explain_places
 from torch_fl.diagnose.finding import Fact, Finding
 from torch_fl.diagnose.hunt import Hunt
-from torch_fl.diagnose.unfit import Question, unfit
+from torch_fl.diagnose.unfit import Question, foreign_libc, unfit
 
 _MACHINES = {facts.WRONG_MACHINE: "built for {detail}", facts.WRONG_CLASS: "{detail}"}
 
@@ -50,7 +50,7 @@ def target(question: Question, path: str, outcome: resolve.Outcome) -> List[Find
         ]
 
     missing = [p for p in outcome.problems if isinstance(p, facts.MissingLibrary)]
-    found = absent(question, missing, attempt, options)
+    found = [] if foreign_libc(question.host, outcome) else absent(question, missing, attempt, options)
     found += unfit(question, path, outcome)
     return found or [trials.loader_refused(path, outcome.error, sys.executable, question.label(outcome.error))]
 
@@ -88,10 +88,12 @@ def absent(
     rest: List[facts.MissingLibrary] = []
     for problem in missing:
         skipped = _skipped(question, problem)
-        if skipped is None:
-            rest.append(problem)
-        else:
+        if skipped is not None:
             found.append(skipped)
+        elif "/" in problem.name:
+            found.append(explain_places.missing_path(problem, question.label(problem.error)))
+        else:
+            rest.append(problem)
     if not rest:
         return found
     sought = list(dict.fromkeys(problem.name for problem in rest))

@@ -81,11 +81,12 @@ def _target(target: TargetReport) -> List[str]:
 def report(item: Report) -> str:
     """The whole check-up, ending in a newline: verdict, targets, one line per check, findings."""
     blocks = [summary(item)]
-    if item.checks:
-        width = max(len(check.name) for check in item.checks)
+    checks = [c for c in item.checks if not item.targets or c.outcome is Outcome.CRASHED]
+    if checks:
+        width = max(len(check.name) for check in checks)
         blocks[0] += "".join(
             f"\n  {check.name:<{width}}  {check.outcome.value:<7}  {visible(check.summary)}".rstrip()
-            for check in item.checks
+            for check in checks
         )
     blocks += ["\n".join(_target(target)) for target in item.targets]
     blocks += [finding(f) for f in item.findings]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, elf, facts, places, plan, resolve
@@ -35,7 +36,7 @@ class Question(NamedTuple):
 def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Finding]:
     """Findings for files that are there and do not do: damaged, foreign, refused, or without a symbol or version."""
     runs = f"{question.host.libc} {'.'.join(map(str, question.host.libc_version))}"
-    foreign = [p for p in outcome.problems if isinstance(p, facts.ForeignLibc)]
+    foreign = foreign_libc(question.host, outcome)
     if foreign:
         return [refusals.foreign_libc(foreign[0], runs, outcome.error or "", question.label(outcome.error))]
     found: List[Finding] = []
@@ -44,6 +45,7 @@ def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Findi
             continue
         label = question.label(problem.error)
         if isinstance(problem, facts.BadFile):
+            problem = problem._replace(shadows=problem.shadows or _shadowed(question, problem))
             found.append(files.bad_file(problem, *_glance(problem.path), label))
         elif isinstance(problem, facts.TruncatedFile):
             found.append(files.truncated_file(problem, "", label))
@@ -52,7 +54,7 @@ def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Findi
         elif isinstance(problem, facts.UnversionedProvider):
             found.append(symbols.unversioned_provider(problem, label))
         elif isinstance(problem, facts.Refused):
-            found.append(refusals.refused(problem, label))
+            found.append(refusals.refused(problem._replace(detail=_detail(question.host, problem)), label))
     for provider, lacking in symbols.by_provider(outcome.problems).items():
         how = _how_found(outcome, provider)
         found.append(
@@ -63,6 +65,50 @@ def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Findi
             if isinstance(problem, facts.UndefinedSymbols):
                 found.append(_undefined(question, root, outcome, problem))
     return found
+
+
+_MUSL = re.compile(r"libc\.musl-.+\.so\.1|libc\.so")
+"""What an object linked against musl has in DT_NEEDED: Alpine's name, or the plain one of other musl systems."""
+
+
+def foreign_libc(host: Host, outcome: resolve.Outcome) -> List[facts.ForeignLibc]:
+    """Objects of a load that were linked against musl, on a host that has another C library."""
+    found = [p for p in outcome.problems if isinstance(p, facts.ForeignLibc)]
+    if host.libc == "musl":
+        return found
+    for problem in outcome.problems:
+        if isinstance(problem, (facts.MissingLibrary, facts.BadFile)) and _MUSL.fullmatch(problem.name):
+            found.append(facts.ForeignLibc(problem.requester, "musl", f"DT_NEEDED {problem.name}"))
+    return found
+
+
+def _shadowed(question: Question, problem: facts.BadFile) -> Optional[str]:
+    """A usable file of the same name in a place that the loader would have searched after the bad one."""
+    if "/" in problem.name:
+        return None
+    _, run_path = predict.run_paths(question.host, problem.requester)
+    further = [
+        *places.library_path(question.host),
+        *(directory for directory, exists in run_path if exists),
+        *question.host.system_dirs,
+    ]
+    for directory in further:
+        path = os.path.join(directory, problem.name)
+        if path != problem.path and hunt.judge(path, problem.name, "", question.host).usable:
+            return path
+    return None
+
+
+def _detail(host: Host, problem: facts.Refused) -> str:
+    """What was compared, in words; the model's own word where it has one."""
+    if problem.reason == "noexec-mount":
+        return f"{os.path.dirname(problem.path)} is on a file system mounted with noexec"
+    if problem.reason == "address-space":
+        return f"needs more address space than the limit of {host.address_space} bytes"
+    if problem.reason == "executable-stack":
+        version = ".".join(map(str, host.libc_version))
+        return f"PT_GNU_STACK asks for an executable stack, or is not there; {host.libc} {version}"
+    return problem.detail
 
 
 def _glance(path: str) -> Tuple[Optional[int], Optional[str]]:

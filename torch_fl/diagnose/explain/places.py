@@ -102,6 +102,20 @@ def missing_library(
     )
 
 
+def missing_path(problem: facts.MissingLibrary, label: str = words.WOULD_SAY) -> Finding:
+    """A name with a slash: it is opened as it is, so there is one place, and nothing to hunt for."""
+    asks = (words.requested_by(problem.requester, problem.chain),) if problem.requester else ()
+    return Finding(
+        "missing-library",
+        Severity.ERROR,
+        problem.name,
+        f"{problem.name} does not exist",
+        (*asks, *words.searched(problem.lookup), *words.quoted(problem.error, label)),
+        "a name with a slash is opened as it stands; the loader does not look for it anywhere else",
+        Fix("correct the path" if not problem.requester else "reinstall the package that ships the object that asks"),
+    )
+
+
 def _why_missing(sought: Sequence[str], hunt: Hunt, package: Optional[str]) -> Tuple[str, str]:
     """Cause and cure in words, by what is known of the first name."""
     record = catalog.library(sought[0])
