@@ -377,7 +377,9 @@ def test_c16_a_sibling_that_comes_too_late_does_not(tmp_path: Path) -> None:
     b(tmp_path / "one/libb.so")
     third = make_so(tmp_path / "libthird.so", soname="libthird.so", needed=["libb.so"])
     second = make_so(tmp_path / "libsecond.so", soname="libsecond.so", needed=[third], runpath=str(tmp_path))
-    last = make_so(tmp_path / "liblast.so", soname="liblast.so", needed=[tmp_path / "one/libb.so"], runpath=f"{tmp_path}/one")
+    last = make_so(
+        tmp_path / "liblast.so", soname="liblast.so", needed=[tmp_path / "one/libb.so"], runpath=f"{tmp_path}/one"
+    )
     deep = make_so(tmp_path / "libdeep.so", soname="libdeep.so", needed=[last], runpath=str(tmp_path))
     deeper = make_so(tmp_path / "libdeeper.so", soname="libdeeper.so", needed=[deep], runpath=str(tmp_path))
     root = make_so(tmp_path / "a.so", needed=[second, deeper], runpath=str(tmp_path))
@@ -497,7 +499,9 @@ def model_says(program: Path, opens: list[Path], env: dict[str, str]) -> list[st
 
 
 @pytest.mark.parametrize(("tag", "found"), [("--disable-new-dtags", True), ("--enable-new-dtags", False)])
-def test_c42_c43_the_executables_rpath_serves_everyone_its_runpath_nobody(tmp_path: Path, tag: str, found: bool) -> None:
+def test_c42_c43_the_executables_rpath_serves_everyone_its_runpath_nobody(
+    tmp_path: Path, tag: str, found: bool
+) -> None:
     b(tmp_path / "env/lib/libb.so")
     program = elfkit.make_program(tmp_path / "env/bin/program", PROGRAM, flags=[f"-Wl,{tag},-rpath,$ORIGIN/../lib"])
     root = make_so(tmp_path / "a.so", needed=["libb.so"])

@@ -18,6 +18,7 @@ from .tokens import count, expand
 from .verify import Candidate, Refusal, accept
 
 _SKIPPED = (facts.WRONG_CLASS, facts.WRONG_MACHINE, facts.UNREADABLE, facts.DANGLING_LINK, facts.LIST_ENDED)
+_MAX_ROUNDS = 2000
 _REFUSED = ("executable-stack", "address-space", "noexec-mount")
 
 
@@ -39,7 +40,6 @@ class Mapper:
         self.problems: List[Problem] = []
         self.missing: List[str] = []
         self.search = Searcher(host)
-        self.requests: Dict[Tuple[int, str], int] = {}
         self._names: Dict[str, int] = {}
         self._sonames: Dict[str, int] = {}
         self._files: Dict[Tuple[int, int], int] = {}
@@ -154,17 +154,24 @@ class Mapper:
     def map_dependencies(self, root: int, preloads: Tuple[int, ...] = ()) -> List[int]:
         """The root's search list: breadth first, filtees before what they filter (_dl_map_object_deps)."""
         known: List[int] = [root, *preloads]
-        done = set()
+        done = [False] * len(known)
         at = 0
+        rounds = 0
         while at < len(known):
-            current = known[at]
-            done.add(current)
-            self._links(current, known)
-            while at < len(known) and known[at] in done:
+            done[at] = True
+            self._links(at, known, done)
+            while at < len(known) and done[at]:
                 at += 1
+            rounds += 1
+            if rounds > _MAX_ROUNDS:  # two objects that filter each other: glibc fills its stack until it dies
+                name = self.maps[root].name
+                self.problems.append(BadFile(name, name, "", "filter-cycle", None, None, "abort"))
+                return list(dict.fromkeys(known))
         return known
 
-    def _links(self, current: int, known: List[int]) -> None:
+    def _links(self, at: int, known: List[int], done: List[bool]) -> None:
+        """Load what the object at `known[at]` names. A filtee takes its place and is looked at (again) next."""
+        current = known[at]
         file = self.maps[current].elf
         needed: List[int] = []
         for tag, written in () if file is None else file.links:
@@ -178,17 +185,19 @@ class Mapper:
                     del self.problems[before[0] :], self.missing[before[1] :]
                 continue
             needed.append(index)
-            self.requests[current, written] = index
             if tag == elf.DT_NEEDED:
                 if index not in known:
                     known.append(index)
+                    done.append(False)
                 continue
-            place = known.index(current)
-            if index not in known:
-                known.insert(place, index)
-            elif known.index(index) > place:
-                known.remove(index)
-                known.insert(place, index)
+            if index in known[: at + 1]:
+                continue
+            if index in known:
+                later = known.index(index)
+                del known[later], done[later]
+            known.insert(at, index)
+            done.insert(at, False)
+            at += 1
         if tuple(needed) != self.maps[current].needed:
             self.maps[current] = self.maps[current]._replace(needed=tuple(needed))
 

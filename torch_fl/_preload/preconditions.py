@@ -9,8 +9,7 @@ from typing import Iterable, List, NamedTuple, Optional, Tuple
 from . import elf
 from .host import Host
 
-_TCB_SIZE = {elf.EM_X86_64: 2304}
-_LIBC_IE_TLS, _OTHER_IE_TLS, _NAMESPACES = 160, 144, 4
+_TLS_SURPLUS, _TLS_PER_NAMESPACE, _NAMESPACES, _OPTIONAL_TLS = 1664, 288, 4, 512
 _NT_GNU_PROPERTY, _X86_ISA_1_NEEDED = 5, 0xC0008002
 _MAX_NOTES = 1 << 16
 
@@ -139,7 +138,7 @@ class StaticTls(NamedTuple):
 def static_tls_at_start(host: Host, blocks: Iterable[Tuple[int, int]]) -> StaticTls:
     """The block as `_dl_determine_tlsoffset` lays it out for the objects of process start: (size, alignment) each.
 
-    The surplus is that of sysdeps/nptl or elf/dl-tls.c (`_dl_tls_static_surplus_init`), by its tunables.
+    The surplus is that of elf/dl-tls.c, `_dl_tls_static_surplus_init`.
     """
     offset, align = 0, 64
     for size, alignment in blocks:
@@ -150,12 +149,12 @@ def static_tls_at_start(host: Host, blocks: Iterable[Tuple[int, int]]) -> Static
 
 
 def surplus(host: Host) -> int:
-    """Bytes set aside for libraries that are opened later and want static TLS."""
+    """Bytes set aside for libraries that are opened later and want static TLS: 1664 unless tunables say otherwise."""
     if host.libc_version < (2, 32):
-        return 1664
-    namespaces = max(_number(host, "glibc.rtld.nns", _NAMESPACES), 1)
-    optional = _number(host, "glibc.rtld.optional_static_tls", 512)
-    return (namespaces - 1) * _LIBC_IE_TLS + namespaces * _OTHER_IE_TLS + optional
+        return _TLS_SURPLUS
+    namespaces = min(max(_number(host, "glibc.rtld.nns", _NAMESPACES), 1), 16)
+    optional = _number(host, "glibc.rtld.optional_static_tls", _OPTIONAL_TLS)
+    return _TLS_SURPLUS + (namespaces - _NAMESPACES) * _TLS_PER_NAMESPACE + optional - _OPTIONAL_TLS
 
 
 def _number(host: Host, tunable: str, default: int) -> int:

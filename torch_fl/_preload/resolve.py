@@ -137,7 +137,7 @@ def dlopen(
         return _outcome(process, mapper, root, search_list, visible, VERSIONS)
     new = [index for index in search_list if index >= mapper.first_new]
     if depth != DEPENDENCIES and new:
-        order = _order(mapper, search_list)
+        order = _order(mapper, root, search_list)
         mapper.problems += _versions(mapper, search_list)
         mapper.problems += _isa(mapper, order)
         if depth == SYMBOLS and _fatal(mapper.problems) is None:
@@ -164,14 +164,13 @@ def _isa(mapper: Mapper, order: Sequence[int]) -> List[Problem]:
     return check_isa(mapper, order)
 
 
-def _order(mapper: Mapper, search_list: Sequence[int]) -> List[int]:
-    """New objects in relocation order. The root goes first into the sort, filtees behind it."""
+def _order(mapper: Mapper, root: int, search_list: Sequence[int]) -> List[int]:
+    """New objects in relocation order. The root goes first into the sort, also before its filtees."""
     host = mapper.host
-    root = next(index for index in search_list if index >= mapper.first_new)
-    root = search_list[0] if search_list[0] >= mapper.first_new else root
     depth_first = host.libc_version >= (2, 35) and host.tunables.get("glibc.rtld.dynamic_sort") != "1"
+    members = [root, *(index for index in search_list if index != root)]
     ordered = relocation_order(
-        search_list, lambda index: mapper.maps[index].needed, root_first=True, depth_first=depth_first
+        members, lambda index: mapper.maps[index].needed, root_first=True, depth_first=depth_first
     )
     return [index for index in ordered if index >= mapper.first_new]
 
