@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 namespace xpuemu::blas {
 
@@ -17,11 +16,15 @@ struct Kernel {
 template <int Rows, int Vectors, int Bytes>
 void multiplyTile(int64_t depth, const float* a, const float* b, float* tile, int64_t tile_stride) {
     typedef float Vector __attribute__((vector_size(Bytes)));
+    // In memory a vector may lie anywhere. (Copying with memcpy would be cleaner, but costs a trip over the stack.)
+    typedef float Stored __attribute__((vector_size(Bytes), aligned(4), may_alias));
     constexpr int kLanes = Bytes / 4;
     Vector sums[Rows][Vectors] = {};
     for (int64_t i = 0; i < depth; ++i) {
         Vector columns[Vectors];
-        std::memcpy(columns, b + i * Vectors * kLanes, sizeof columns);
+        for (int vector = 0; vector < Vectors; ++vector) {
+            columns[vector] = *reinterpret_cast<const Stored*>(b + (i * Vectors + vector) * kLanes);
+        }
         for (int row = 0; row < Rows; ++row) {
             const float factor = a[i * Rows + row];
             for (int vector = 0; vector < Vectors; ++vector) {
@@ -30,13 +33,9 @@ void multiplyTile(int64_t depth, const float* a, const float* b, float* tile, in
         }
     }
     for (int row = 0; row < Rows; ++row) {
-        float* target = tile + row * tile_stride;
-        Vector present[Vectors];
-        std::memcpy(present, target, sizeof present);
         for (int vector = 0; vector < Vectors; ++vector) {
-            present[vector] += sums[row][vector];
+            *reinterpret_cast<Stored*>(tile + row * tile_stride + vector * kLanes) += sums[row][vector];
         }
-        std::memcpy(target, present, sizeof present);
     }
 }
 
