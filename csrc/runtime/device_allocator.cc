@@ -14,12 +14,14 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <exception>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace torch_fl {
 
@@ -182,15 +184,19 @@ private:
     // Gives every segment that holds no block in use back to the vendor. Whether xpu_free waits for work that
     // still uses the memory is not documented, so all streams of the device are waited for first.
     void releaseCache(c10::DeviceIndex device) {
-        ++pool_.stats().num_sync_all_streams;
         for (auto& [stream, queue] : pending_) {
             while (!queue.empty()) {
                 queue.front().event.synchronize();
                 finishFront(queue);
             }
         }
+        const std::vector<Block*> idle = pool_.idleSegments();
+        if (idle.empty()) {
+            return;
+        }
+        ++pool_.stats().num_sync_all_streams;
         kunlunxin::synchronizeDevice(device);
-        for (Block* const block : pool_.idleSegments()) {
+        for (Block* const block : idle) {
             void* const pointer = block->pointer;
             pool_.dropSegment(*block);
             kunlunxin::free(pointer, device);
@@ -328,7 +334,7 @@ void releaseBlock(void* context) {
     }
     try {
         instance().free(*static_cast<Block*>(context));
-    } catch (const c10::Error&) {
+    } catch (const std::exception&) {
         // Called from destructors. A device on which no event can be recorded is broken: its streams might
         // still use the block, so it is given up rather than reused, and the next call to the device raises
         // the failure.

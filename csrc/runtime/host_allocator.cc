@@ -5,6 +5,7 @@
 #include "runtime/runtime.h"
 #include "runtime/stream.h"
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -54,7 +55,7 @@ void releaseHostBlock(void* context) {
     }
     try {
         instance().free(context);
-    } catch (const c10::Error&) {
+    } catch (const std::exception&) {
         // Called from destructors. A device on which no event can be recorded is broken: its streams might
         // still use the block, so it is given up rather than reused, and the next call to the device raises
         // the failure.

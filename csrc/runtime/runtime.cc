@@ -20,9 +20,9 @@ constinit std::atomic<bool> initialized{false};
 } // namespace
 
 void registerRuntime() {
-    kunlunxin::watchForks();
     // Refuses a second name. torch itself refuses a second set of hooks.
     c10::register_privateuse1_backend("flagos");
+    kunlunxin::watchForks();
     at::RegisterPrivateUse1HooksInterface(std::make_unique<FlagosHooks>().release());
     // PyTorch keeps both for the life of the process and never deletes them.
     static const c10::impl::DeviceGuardImplRegistrar guard(

@@ -84,7 +84,7 @@ std::string deviceCountFailure() {
     int count = 0;
     const int returned = xpu_device_count(&count);
     if (returned != kSuccess) {
-        return describeError(returned, "xpu_device_count()", -1);
+        return describeError(returned, "xpu_device_count()", kNoDevice);
     }
     return "xpu_device_count() finds no device";
 }
@@ -92,7 +92,7 @@ std::string deviceCountFailure() {
 c10::DeviceIndex currentDevice() {
     checkNotForked();
     int device = 0;
-    TORCH_FL_XPU_CHECK(xpu_current_device(&device), -1, "xpu_current_device()");
+    TORCH_FL_XPU_CHECK(xpu_current_device(&device), kNoDevice, "xpu_current_device()");
     return static_cast<c10::DeviceIndex>(device);
 }
 

@@ -24,7 +24,7 @@ std::string errorText(int returned) {
 }
 
 std::string describeError(int returned, const std::string& call, c10::DeviceIndex device) {
-    const std::string where = device < 0 ? "" : c10::str(" on device ", static_cast<int>(device));
+    const std::string where = device == kNoDevice ? "" : c10::str(" on device ", static_cast<int>(device));
     return c10::str(call, where, ": ", errorText(returned));
 }
 

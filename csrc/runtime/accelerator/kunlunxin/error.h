@@ -12,6 +12,9 @@ namespace torch_fl::kunlunxin {
 // sign is relied upon anywhere.
 inline constexpr int kSuccess = 0;
 
+// For a call that is about no device in particular.
+inline constexpr c10::DeviceIndex kNoDevice = -1;
+
 // "Device memory not enough" (705): the caller may free memory and try again.
 bool isOutOfMemory(int returned) noexcept;
 

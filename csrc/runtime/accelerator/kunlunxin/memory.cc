@@ -97,15 +97,14 @@ void free(void* pointer, c10::DeviceIndex device) {
 
 void* hostAllocate(size_t bytes) {
     void* pointer = nullptr;
-    TORCH_FL_XPU_CHECK(
-        xpu_host_alloc(&pointer, bytes, 0), currentDevice(), "xpu_host_alloc(", bytes, " bytes)");
+    TORCH_FL_XPU_CHECK(xpu_host_alloc(&pointer, bytes, 0), kNoDevice, "xpu_host_alloc(", bytes, " bytes)");
     HostRanges::instance().add(pointer, bytes);
     return pointer;
 }
 
 void hostFree(void* pointer) {
     HostRanges::instance().remove(pointer);
-    TORCH_FL_XPU_CHECK(xpu_host_free(pointer), currentDevice(), "xpu_host_free(", pointer, ")");
+    TORCH_FL_XPU_CHECK(xpu_host_free(pointer), kNoDevice, "xpu_host_free(", pointer, ")");
 }
 
 bool isHostAllocated(const void* pointer) {
