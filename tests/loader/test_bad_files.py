@@ -379,7 +379,7 @@ def _without_capabilities(code: str) -> str:
         class Header(ctypes.Structure):
             _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
         class Data(ctypes.Structure):
-            _fields_ = [("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32)]
+            _fields_ = [(name, ctypes.c_uint32) for name in ("effective", "permitted", "inheritable")]
         header, data = Header(0x20080522, 0), (Data * 2)()
         assert libc.capget(ctypes.byref(header), data) == 0
         for field in ("effective", "permitted", "inheritable"):

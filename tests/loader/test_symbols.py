@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import elfkit
 from tests.elfkit import make_so, patch_dynamic
 from tests.loader.truth import Open, child_host, compare, environment
 from torch_fl._preload import resolve
@@ -366,26 +365,31 @@ def test_a_missing_version_comes_before_an_undefined_symbol(tmp_path: Path) -> N
 # --- preconditions ------------------------------------------------------------------------------------------------
 
 
+def static_tls(path: Path, size: int, name: str = "use") -> Path:
+    """A library with `size` bytes of initial-exec TLS."""
+    model = '__attribute__((tls_model("initial-exec")))'
+    source = f'static __thread char block[{size}] {model} = "x"; char *{name}(void) {{ return block; }}'
+    return make_so(path, source=source)
+
+
 @pytest.mark.parametrize("size", [16, 1000, 1600, 1712, 1713, 1760, 4000, 100000])
 def test_static_tls_must_fit_the_surplus(tmp_path: Path, size: int) -> None:
-    source = f'static __thread char block[{size}] __attribute__((tls_model("initial-exec"))) = "x"; char *use(void) {{ return block; }}'
-    compare([str(make_so(tmp_path / "a.so", source=source))])
+    compare([str(static_tls(tmp_path / "a.so", size))])
 
 
 def test_static_tls_that_fills_up_step_by_step(tmp_path: Path) -> None:
-    calls = []
-    for n in range(6):
-        source = (
-            f'static __thread char block[{300 + 16 * n}] __attribute__((tls_model("initial-exec"))) = "x";'
-            f"char *use{n}(void) {{ return block; }}"
-        )
-        calls.append(Open(str(make_so(tmp_path / f"a{n}.so", source=source))))
-    compare(calls)
+    compare([Open(str(static_tls(tmp_path / f"a{n}.so", 300 + 16 * n, f"use{n}"))) for n in range(6)])
+
+
+@pytest.mark.parametrize("namespaces", [1, 2, 5])
+@pytest.mark.parametrize("size", [700, 900, 1200, 1900, 2000])
+def test_the_namespaces_tunable_changes_the_room(tmp_path: Path, namespaces: int, size: int) -> None:
+    env = environment(GLIBC_TUNABLES=f"glibc.rtld.nns={namespaces}")
+    compare([str(static_tls(tmp_path / "a.so", size))], env)
 
 
 def test_a_tunable_makes_more_room_for_static_tls(tmp_path: Path) -> None:
-    source = 'static __thread char block[200000] __attribute__((tls_model("initial-exec"))) = "x"; char *use(void) { return block; }'
-    root = make_so(tmp_path / "a.so", source=source)
+    root = static_tls(tmp_path / "a.so", 200000)
     assert not compare([str(root)])[-1].loads
     assert compare([str(root)], environment(GLIBC_TUNABLES="glibc.rtld.optional_static_tls=400000"))[-1].loads
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,21 +77,18 @@ def real(
 ) -> list[Result]:
     """Do it, in one fresh interpreter, and stop where it dies. `prefix` is put before the command."""
     steps = json.dumps([{"name": entry.name, "global": entry.visible == resolve.GLOBAL} for entry in opens])
-    reader, writer = os.pipe()
-    try:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="surrogateescape") as stream:
         done = subprocess.run(
-            [*prefix, str(python), "-I", "-S", "-c", _CHILD, str(writer), steps],
+            [*prefix, str(python), "-I", "-S", "-c", _CHILD, str(stream.fileno()), steps],
             env=dict(env),
             cwd=str(cwd),
-            pass_fds=(writer,),
+            pass_fds=(stream.fileno(),),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIMEOUT,
             check=False,
         )
-    finally:
-        os.close(writer)
-    with os.fdopen(reader, encoding="utf-8", errors="surrogateescape") as stream:
+        stream.seek(0)
         said = [json.loads(line) for line in stream]
     results = [Result(entry["error"] is None, entry["error"], None, frozenset(entry["mapped"])) for entry in said]
     if done.returncode != 0:
