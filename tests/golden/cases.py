@@ -300,7 +300,7 @@ def driver_missing() -> Finding:
 @case
 def stale_rpath() -> Finding:
     entries = (("/usr/local/xpu/so", True), (BUILD, False), (f"{BUILD}/xhpc/xblas/dependency_so", False))
-    return stack.stale_rpath(LIBRARY, "RUNPATH", entries, True)
+    return stack.stale_rpath(LIBRARY, "RUNPATH", entries)
 
 
 @case

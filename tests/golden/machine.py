@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from tests.child import minimal_environment
+from tests.child import ChildResult, minimal_environment, run
 from tests.elfkit import make_so
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,43 +193,90 @@ class Stack(NamedTuple):
         return self.package / "lib" / "libtorch_fl.so"
 
 
-def stack_tree(
-    root: Path, vendor: Vendor, runpath: str, devices: str = "2", source: str = "", torch: str = "2.13.0"
-) -> Stack:
-    """A torch_fl whose Python part is this checkout's, whose compiled part is a few lines, and a torch of the same kind.
+RUNPATH = "$ORIGIN/../../../xpu/so:$ORIGIN/../../torch_xmlir:$ORIGIN/../../torch_xmlir/xhpc/xblas/dependency_so"
 
-    runpath   DT_RUNPATH of libtorch_fl.so
-    devices   Python expression for the device count
-    source    further C of libtorch_fl.so
-    torch     its version; "" leaves torch out
-    """
-    stack = Stack(root / "site")
-    ignored = shutil.ignore_patterns("__pycache__", "*.so", "lib", "flagos", "_build_config.py")
-    shutil.copytree(ROOT / "torch_fl", stack.package, ignore=ignored)
-    flagos = stack.package / "flagos"
-    flagos.mkdir()
-    (flagos / "__init__.py").write_text(_FLAGOS.replace("DEVICES", devices))
-    (stack.package / "configs").mkdir(exist_ok=True)
-    (stack.package / "configs" / "backends_kunlunxin.conf").write_text("")
-    (stack.package / "_build_config.py").write_text(
+
+def make_library(stack: Stack, runpath: str = RUNPATH, source: str = "", needed: Sequence[str] = ()) -> None:
+    """libtorch_fl.so, with further C and further names in DT_NEEDED."""
+    names = ["libxdnn_pytorch.so", "libxpurt.so.2", *needed]
+    make_so(stack.library, soname="libtorch_fl.so", needed=names, runpath=runpath, source=source)
+
+
+def set_torch(stack: Stack, version: str) -> None:
+    """The version of the stand-in torch."""
+    for name in ("__init__.py", "version.py"):
+        (stack.site / "torch" / name).write_text(f"__version__ = '{version}'\n")
+
+
+def set_devices(stack: Stack, expression: str) -> None:
+    """What device_count() returns, as a Python expression."""
+    (stack.package / "flagos" / "__init__.py").write_text(_FLAGOS.replace("DEVICES", expression))
+
+
+def write_record(root: Path) -> None:
+    """The build record, with the paths of this tree."""
+    (root / "site" / "torch_fl" / "_build_config.py").write_text(
         "ACCELERATOR = 'kunlunxin'\nTORCH_VERSION = '2.13.0+cpu'\nXPU_SDK_VERSION = '5.37.1'\n"
-        f"XDNN_LIBRARY_DIR = {str(vendor.package)!r}\nSDK_LIBRARY_DIR = {str(vendor.sdk / 'so')!r}\n"
+        f"XDNN_LIBRARY_DIR = '{root}/site/torch_xmlir'\nSDK_LIBRARY_DIR = '{root}/xpu/so'\n"
     )
-    make_so(
-        stack.library, soname="libtorch_fl.so", needed=["libxdnn_pytorch.so", "libxpurt.so.2"], runpath=runpath,
-        source=source,
-    )  # fmt: skip
+
+
+def stack_tree(root: Path) -> Stack:
+    """A torch_fl with the Python part of this checkout, a compiled part of a few lines, and a torch of the same kind.
+
+    All of it, with the vendor's tree, lies below `root` and may be copied elsewhere; then write_record anew.
+    """
     headers = sysconfig.get_path("include")
     if not Path(headers, "Python.h").is_file():
         pytest.skip("Python.h is not there: install the interpreter's development files")
+    stack = Stack(root / "site")
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "lib", "flagos", "_build_config.py", "*.conf")
+    shutil.copytree(ROOT / "torch_fl", stack.package, ignore=ignored)
+    (stack.package / "flagos").mkdir()
+    set_devices(stack, "2")
+    (stack.package / "configs").mkdir(exist_ok=True)
+    (stack.package / "configs" / "backends_kunlunxin.conf").write_text("")
+    write_record(root)
+    make_library(stack)
     make_so(
         stack.extension, needed=["libtorch_fl.so"], runpath="$ORIGIN/lib", source=_EXTENSION, flags=[f"-I{headers}"]
     )
-    if torch:
-        place = stack.site / "torch"
-        place.mkdir()
-        (place / "__init__.py").write_text(f"__version__ = '{torch}'\n")
-        (place / "version.py").write_text(f"__version__ = '{torch}'\n")
-        make_so(place / "lib" / "libtorch_global_deps.so", soname="libtorch_global_deps.so")
-        make_so(place / f"_C{SUFFIX}", source="int torch;")
+    place = stack.site / "torch"
+    make_so(place / "lib" / "libtorch_global_deps.so", soname="libtorch_global_deps.so")
+    make_so(place / f"_C{SUFFIX}", source="int torch;")
+    set_torch(stack, "2.13.0")
     return stack
+
+
+NOT_THE_CHECKOUT = "import sys; sys.path.remove(''); "
+"""`python -c` puts the working directory first, which is this checkout while the tests run."""
+
+
+class Machine(NamedTuple):
+    """A stack below one directory, and what its user does."""
+
+    root: Path
+
+    @property
+    def vendor(self) -> Vendor:
+        return Vendor(self.root / "xpu", self.root / "site" / "torch_xmlir")
+
+    @property
+    def stack(self) -> Stack:
+        return Stack(self.root / "site")
+
+    def check(self, *options: str, **environment: str) -> CheckUp:
+        """The check-up of this torch_fl. PYTHONPATH names its site, where its vendor package is as well."""
+        return check(options=options, python_path=[self.stack.site], **environment)
+
+    def import_it(self, **environment: str) -> ChildResult:
+        """`import torch_fl` in a child."""
+        variables = minimal_environment(PYTHONPATH=str(self.stack.site), **environment)
+        return run(f"{NOT_THE_CHECKOUT}import torch_fl; print(torch_fl.flagos.device_count())", env=variables)
+
+    def error(self, **environment: str) -> str:
+        """What `import torch_fl` says when it fails, without the traceback."""
+        result = self.import_it(**environment)
+        assert result.rc == 1, result
+        assert "LoadError: " in result.stderr, result.stderr
+        return result.stderr[result.stderr.index("LoadError: ") :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import sys
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 from tests import elfkit
 from tests.elfkit import make_program, make_so
 from tests.golden.machine import check, facts_of, follow, provokes, vendor_tree
-from torch_fl._preload import hook, host
+from torch_fl._preload import elf, hook, host
+from torch_fl._preload.elf_symbols import sysv_hash
 from torch_fl.diagnose import conclude, predict
 from torch_fl.diagnose.finding import Finding
 from torch_fl.diagnose.unfit import Question
@@ -397,18 +399,16 @@ def test_a_library_for_a_newer_processor(tmp_path: Path) -> None:
 
 @provokes("relative-relocations")
 def test_packed_relocations_without_their_version(tmp_path: Path) -> None:
-    """The linker adds the version by itself when it links the real C library, so a stand-in takes its place."""
-    libc = make_so(
-        tmp_path / "link" / "libc.so.6",
-        soname="libc.so.6",
-        source="int abs(int x) {return x;}",
-        version_script="GLIBC_2.2.5 {global: abs; local: *;};",
-    )
+    """The linker adds the version by itself, so its name and hash are overwritten with those of another one."""
     table = ", ".join(f"x + {n}" for n in range(64))
     source = f"static int x[64]; int *p[] = {{{table}}}; int abs(int); int use(int y) {{return abs(y);}}"
-    target = make_so(
-        tmp_path / "user.so", source=source, needed=[libc], flags=["-Wl,-z,pack-relative-relocs", "-fno-builtin"]
-    )
+    target = make_so(tmp_path / "user.so", source=source, flags=["-Wl,-z,pack-relative-relocs", "-fno-builtin", "-lc"])
+    data = target.read_bytes()
+    wanted, other = b"GLIBC_ABI_DT_RELR", b"GLIBC_2.17"
+    assert wanted in data
+    data = data.replace(wanted, other.ljust(len(wanted), b"\0"))
+    data = data.replace(struct.pack("=I", sysv_hash(wanted)), struct.pack("=I", sysv_hash(other)))
+    target.write_bytes(data)
     if host.current().libc_version < (2, 36):
         pytest.skip("this C library does not know DT_RELR")
     finding = check(target).only("relative-relocations")
@@ -484,8 +484,6 @@ def test_a_fault_that_is_not_modelled(tmp_path: Path) -> None:
     """A relocation of a type that no loader knows: the model does not look at types."""
     target = make_so(tmp_path / "user.so", source="int x; int *p = &x;")
     data = bytearray(target.read_bytes())
-    from torch_fl._preload import elf
-
     image = elf.read(str(target))
     address = image.tags[7]  # DT_RELA; it lies in the first segment, where addresses are offsets
     data[address + 8] = 0x7F

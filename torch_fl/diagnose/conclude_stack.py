@@ -104,7 +104,7 @@ def libraries(question: Question, installed: Installed, prediction: StackPredict
     return []
 
 
-def stale_run_paths(question: Question, installed: Installed, loads: bool) -> List[Finding]:
+def stale_run_paths(question: Question, installed: Installed) -> List[Finding]:
     """A warning for each of our own libraries whose run path names directories that are not there."""
     if installed.directory is None or installed.extension is None:
         return []
@@ -113,7 +113,7 @@ def stale_run_paths(question: Question, installed: Installed, loads: bool) -> Li
     for path in (installed.extension, own):
         tag, entries = predict.run_paths(question.host, path)
         if any(not exists for _, exists in entries):
-            found.append(stack.stale_rpath(path, tag, entries, loads))
+            found.append(stack.stale_rpath(path, tag, entries))
     return found
 
 
@@ -136,7 +136,7 @@ def _options(question: Question, sought: Sequence[str], hunted: Hunt) -> List[Tu
     """Directories go into the variable that torch_fl reads first; the runtime alone is found by the SDK's root."""
     settings = question.sources.settings
     options: List[Tuple[Change, ...]] = []
-    for chosen in cure.directory_sets(sought, hunted.candidates):
+    for chosen in cure.directory_sets(sought, hunted.candidates, partial=True):
         named = tuple(d for d in chosen if not _only_runtime(d, hunted.candidates))
         roots = tuple(os.path.dirname(d) for d in chosen if d not in named)
         changes: List[Change] = []
@@ -177,6 +177,7 @@ def _incomplete(question: Question, installed: Installed, prediction: StackPredi
         considered.extend(missing.considered)
     if not problems:
         return found
+    problems.sort(key=lambda problem: problem.name != catalog.OP_LIBRARY.soname)  # what needs the others comes first
     quote = question.said or (bare.error if bare else None) or problems[0].error
     problems = [problem._replace(error=quote if n == 0 else None) for n, problem in enumerate(problems)]
     return found + conclude.absent(

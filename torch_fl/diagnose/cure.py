@@ -34,18 +34,24 @@ class Cure(NamedTuple):
         return tuple(directory for change in self.changes for directory in change.directories)
 
 
-def directory_sets(names: Sequence[str], candidates: Sequence[Candidate], most: int = 12) -> List[Tuple[str, ...]]:
-    """Sets of directories in which usable candidates for all of `names` are, smallest sets first."""
+def directory_sets(
+    names: Sequence[str], candidates: Sequence[Candidate], partial: bool = False, most: int = 12
+) -> List[Tuple[str, ...]]:
+    """Sets of directories in which usable candidates for all of `names` are, smallest sets first.
+
+    partial   single directories count even if they do not hold all: what finds more by itself may need no more
+    """
     holders: Dict[str, Dict[str, None]] = {}
     for candidate in candidates:
         if candidate.usable and candidate.name in names:
             holders.setdefault(os.path.dirname(candidate.path), {})[candidate.name] = None
-    directories = list(holders)[:8]
+    directories = sorted(holders, key=lambda directory: names[0] not in holders[directory])[:8]
     covered = {name for held in holders.values() for name in held}
     sets: List[Tuple[str, ...]] = []
     for size in range(1, min(len(directories), 4) + 1):
         for chosen in itertools.combinations(directories, size):
-            if {name for directory in chosen for name in holders[directory]} == covered:
+            held = {name for directory in chosen for name in holders[directory]}
+            if held == covered or (partial and size == 1):
                 sets.append(chosen)
                 if len(sets) == most:
                     return sets

@@ -101,7 +101,7 @@ def dead_entries(lookups: Iterable[facts.Lookup]) -> Tuple[str, ...]:
         for step in lookup.steps:
             if step.stage in (facts.RPATH, facts.RUNPATH) and step.verdict == facts.NO_DIRECTORY and step.candidate:
                 directory = os.path.dirname(step.candidate)
-                found[directory.partition("/glibc-hwcaps/")[0]] = None
+                found[os.path.normpath(directory.partition("/glibc-hwcaps/")[0])] = None
     return tuple(found)
 
 
@@ -143,7 +143,8 @@ def known_places(sources: Sources, lookups: Sequence[facts.Lookup]) -> Iterator[
     yield from places.compat_places(sources, package)
     for requester in dict.fromkeys(lookup.requester for lookup in lookups):
         yield "beside the file that needs it", os.path.dirname(requester)
-    for site in environments_beside([*dead, sources.prefix]):
+    recorded = str(sources.record.get("XDNN_LIBRARY_DIR", ""))
+    for site in environments_beside([*dead, *([recorded] if recorded else []), sources.prefix]):
         package = os.path.join(site, catalog.VENDOR_PACKAGE)
         for below in catalog.PACKAGE_SUBDIRECTORIES:
             yield "another environment", os.path.join(package, below) if below else package

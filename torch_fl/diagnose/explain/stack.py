@@ -80,8 +80,8 @@ register(
 )
 
 
-def stale_rpath(path: str, tag: str, entries: Sequence[Tuple[str, bool]], loads: bool) -> Finding:
-    """`entries`: each directory with whether it exists; `loads`: whether everything is found all the same."""
+def stale_rpath(path: str, tag: str, entries: Sequence[Tuple[str, bool]]) -> Finding:
+    """Of a library that loads all the same. `entries`: each directory with whether it exists."""
     dead = [directory for directory, exists in entries if not exists]
     count = "1 directory that does not exist" if len(dead) == 1 else f"{len(dead)} directories that do not exist"
     return Finding(
@@ -93,7 +93,6 @@ def stale_rpath(path: str, tag: str, entries: Sequence[Tuple[str, bool]], loads:
             Evidence("file", (Fact("", path),)),
             Evidence(tag, tuple(Fact(d, "exists" if exists else "does not exist") for d, exists in entries)),
         ),
-        "the entries were written where the library was built"
-        + ("; everything that it needs is found by other means" if loads else ""),
+        "the entries were written where the library was built; everything that it needs is found by other means",
         Fix("build torch_fl on this machine, which writes the directories of this machine into the file"),
     )
