@@ -398,8 +398,8 @@ class BuildNative(build_ext):
             "TORCH_FL_DESTINATION": destination,
         }
         configure = [layout.cmake, "-S", str(HERE / "csrc"), "-B", str(tree), "-G", "Ninja"]
-        subprocess.run([*configure, *(f"-D{name}={value}" for name, value in defines.items())], check=True)
-        subprocess.run([layout.cmake, "--build", str(tree), "--target", "install"], check=True)
+        run_step("configuring", [*configure, *(f"-D{name}={value}" for name, value in defines.items())])
+        run_step("compiling", [layout.cmake, "--build", str(tree), "--target", "install"])
         destination.mkdir(parents=True, exist_ok=True)
         write_if_changed(destination / "_build_config.py", build_config(layout))
 
@@ -421,6 +421,13 @@ class BuildPython(build_py):
     def find_package_modules(self, package, package_dir):
         modules = super().find_package_modules(package, package_dir)
         return [module for module in modules if module[1] != "_build_config"]
+
+
+def run_step(what: str, command: list[str]) -> None:
+    """Run one step of the build with its output shown; a failure ends the build without a Python traceback."""
+    status = subprocess.run(command).returncode
+    if status != 0:
+        raise SystemExit(f"error: {what} the native part failed (exit status {status}); its output is above")
 
 
 def write_if_changed(path: Path, text: str) -> None:
