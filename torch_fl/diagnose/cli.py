@@ -79,7 +79,7 @@ class TargetError(Exception):
 
 def resolve_target(target: str) -> str:
     """The absolute path of a target. A module name is looked up without importing anything."""
-    if os.sep in target or os.path.lexists(target) or target.endswith(".so"):
+    if os.sep in target or target.endswith(".so") or os.path.isfile(target):
         return os.path.abspath(target)
     try:
         spec = pyside.find_module(target)

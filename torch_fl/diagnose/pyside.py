@@ -27,10 +27,10 @@ class Torch(NamedTuple):
 def find_module(name: str) -> Optional[importlib.machinery.ModuleSpec]:
     """The spec of a module by its full name; no module, and no parent package of it, is imported."""
     top, *rest = name.split(".")
-    if top in sys.modules:  # its own spec may be missing, as in a package that was put together by hand
-        spec = importlib.machinery.PathFinder.find_spec(top, getattr(sys.modules[top], "__path__", None) and sys.path)
-    else:
+    try:
         spec = importlib.util.find_spec(top)  # asks every finder, also those of editable installations
+    except ValueError:  # a loaded module without a spec, such as a package that was put together by hand
+        spec = importlib.machinery.PathFinder.find_spec(top, sys.path)
     full = top
     for part in rest:
         if spec is None or spec.submodule_search_locations is None:

@@ -83,10 +83,11 @@ def report(item: Report) -> str:
     blocks = [summary(item)]
     checks = [c for c in item.checks if not item.targets or c.outcome is Outcome.CRASHED]
     if checks:
-        width = max(len(check.name) for check in checks)
+        names = [visible(check.name) for check in checks]
+        width = max(map(len, names))
         blocks[0] += "".join(
-            f"\n  {check.name:<{width}}  {check.outcome.value:<7}  {visible(check.summary)}".rstrip()
-            for check in checks
+            f"\n  {name:<{width}}  {check.outcome.value:<7}  {visible(check.summary)}".rstrip()
+            for name, check in zip(names, checks)
         )
     blocks += ["\n".join(_target(target)) for target in item.targets]
     blocks += [finding(f) for f in item.findings]
