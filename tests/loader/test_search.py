@@ -548,3 +548,13 @@ def test_preloaded_objects_are_there_from_the_start(tmp_path: Path) -> None:
 def test_a_preload_that_does_not_exist_is_ignored(tmp_path: Path) -> None:
     root = b(tmp_path / "libb.so")
     assert loads(compare([str(root)], environment(LD_PRELOAD=f"{tmp_path}/gone.so:libgone.so")))
+
+
+def test_the_loader_by_another_path_is_the_same_object() -> None:
+    interpreter = host.current().interpreter
+    assert interpreter is not None
+    assert loads(compare([os.path.realpath(interpreter), interpreter]))
+
+
+def test_the_running_program_by_its_path_is_no_library() -> None:
+    assert not loads(compare([PYTHON]))

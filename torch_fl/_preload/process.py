@@ -17,7 +17,7 @@ class LinkMap(NamedTuple):
 
     name       path as the loader opened it (l_name); the executable has its own path here, where glibc has ""
     aliases    names under which it has been asked for (l_libname)
-    device inode   of its file; 0 when the loader does not compare them (the executable, ld.so)
+    device inode   of its file; 0 when the loader does not compare them (the executable)
     origin     directory that $ORIGIN stands for in its tags; None when unknown
     loader     index in Process.maps of what first asked for it (l_loader); None for the executable and dlopen roots
     needed     indices of its direct dependencies in the order of its dynamic section

@@ -237,7 +237,7 @@ def _objects(mapper: Mapper, root: Optional[int], search_list: Sequence[int], sc
 
 
 def _map_program(mapper: Mapper) -> None:
-    """The executable, and ld.so, which the kernel maps and which is not searched for. Neither is compared by inode."""
+    """The executable, and ld.so, which the kernel maps and which is not searched for. Only ld.so is known by inode."""
     host = mapper.host
     program = _readable(host.executable, host)
     origin = os.path.dirname(host.executable)
@@ -246,8 +246,9 @@ def _map_program(mapper: Mapper) -> None:
         loader = _readable(host.interpreter, host)
         soname = loader.soname if loader is not None else None
         aliases = (host.interpreter,) if soname is None else (host.interpreter, soname)
+        device, inode = (loader.device, loader.inode) if loader is not None else (0, 0)
         mapper.maps.append(
-            LinkMap(host.interpreter, aliases, soname, 0, 0, None, loader, None, (), GLOBAL, facts.START)
+            LinkMap(host.interpreter, aliases, soname, device, inode, None, loader, None, (), GLOBAL, facts.START)
         )
         mapper.enter(1)
 
