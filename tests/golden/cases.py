@@ -104,7 +104,7 @@ def not_on_search_path() -> Finding:
     found = Candidate("libxdnn_pytorch.so", OP_LIBRARY, "site-packages", True, verdict)
     looked = (
         Considered("FLAGOS_KUNLUNXIN_XDNN_LIB_DIR", "", "not set"),
-        Considered(f"as {BUILD}, on this machine", PACKAGE, "has libxdnn_pytorch.so"),
+        Considered("run path, at its place here", PACKAGE, "has libxdnn_pytorch.so"),
     )
     cure = Cure((Change("FLAGOS_KUNLUNXIN_XDNN_LIB_DIR", (PACKAGE,), False),), True)
     return places.not_on_search_path(problems, Hunt((found,), (), looked), cure)

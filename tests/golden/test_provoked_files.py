@@ -91,7 +91,7 @@ def test_a_directory_of_the_build_machine(tmp_path: Path) -> None:
     target = user_of(tmp_path, "libb.so.1", runpath="/build/lib/python3.10/site-packages/vendor")
     finding = check(target, python_path=[tmp_path / "site-packages"]).only("not-on-search-path")
     assert finding["message"] == f"libb.so.1 is in {place}, which is not searched"
-    assert "a directory of the machine it was built on" in finding["cause"]
+    assert "which was there when it was built and is not there now" in finding["cause"]
     assert finding["fix"]["commands"] == [f"export LD_LIBRARY_PATH={place}"]
     assert follow(finding, target).returncode == 0
 

@@ -51,11 +51,13 @@ def build_record(case: Examination) -> Result:
         return _skipped("torch_fl is not installed in this interpreter")
     if not record:
         return _skipped(f"{case.installed.record_path} is not there: nothing has been built")
-    parts = [str(record.get("ACCELERATOR", "unknown accelerator"))]
-    for name, what in (("TORCH_VERSION", "torch"), ("XPU_SDK_VERSION", "XPU SDK")):
-        if record.get(name):
-            parts.append(f"built with {what} {record[name]}")
-    return _ok(", ".join(parts))
+    versions = [
+        f"{what} {record[name]}"
+        for name, what in (("TORCH_VERSION", "torch"), ("XPU_SDK_VERSION", "XPU SDK"))
+        if name in record
+    ]
+    accelerator = str(record.get("ACCELERATOR", "unknown accelerator"))
+    return _ok(f"{accelerator}, built with {' and '.join(versions)}" if versions else accelerator)
 
 
 def interpreter(case: Examination) -> Result:

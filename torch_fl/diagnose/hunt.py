@@ -94,6 +94,12 @@ def _is_site(entry: str) -> bool:
     return os.path.basename(entry.rstrip("/")) in ("site-packages", "dist-packages")
 
 
+def _is_standard_library(entry: str) -> bool:
+    """Whether an entry of sys.path holds the standard library: no package is installed there."""
+    name = os.path.basename(entry.rstrip("/"))
+    return name == "lib-dynload" or name.startswith("python3")
+
+
 def dead_entries(lookups: Iterable[facts.Lookup]) -> Tuple[str, ...]:
     """RPATH and RUNPATH directories of the searches that do not exist on this machine, each once."""
     found: Dict[str, None] = {}
@@ -111,7 +117,8 @@ def rerooted(dead: str, sources: Sources) -> Iterator[str]:
         _head, found, tail = dead.rpartition(marker)
         if found:
             for entry in sources.search_path:
-                yield os.path.join(entry, tail)
+                if _is_site(entry) or not _is_standard_library(entry):
+                    yield os.path.join(entry, tail)
             return
     parts = dead.strip("/").split("/")
     for length in range(min(3, len(parts)), 0, -1):
@@ -137,7 +144,7 @@ def known_places(sources: Sources, lookups: Sequence[facts.Lookup]) -> Iterator[
     dead = dead_entries(lookups)
     for entry in dead:
         for directory in rerooted(entry, sources):
-            yield f"as {entry}, on this machine", directory
+            yield "run path, at its place here", directory
     yield from places.package_places(sources)
     package = next((d for _, d in places.package_places(sources) if d and os.path.isdir(d)), None)
     yield from places.compat_places(sources, package)
@@ -222,13 +229,15 @@ def hunt(
 def _distinct(near: Iterable[Candidate]) -> Tuple[Candidate, ...]:
     """Each file once, under its most telling name (libcudart.so.13 rather than libcudart.so), at most four."""
     files: Dict[Tuple[int, int], Candidate] = {}
-    for candidate in sorted(near, key=lambda item: -len(os.path.basename(item.path))):
+    for candidate in near:
         try:
             status = os.stat(candidate.path)
         except OSError:
             continue
-        files.setdefault((status.st_dev, status.st_ino), candidate)
-    return tuple(sorted(files.values(), key=lambda item: item.path))[:4]
+        known = files.get((status.st_dev, status.st_ino))
+        if known is None or len(candidate.path) > len(known.path):
+            files[status.st_dev, status.st_ino] = candidate
+    return tuple(files.values())[:4]
 
 
 def at_the_gap(place: Considered) -> Considered:

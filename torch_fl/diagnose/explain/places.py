@@ -218,8 +218,8 @@ def _why_not_searched(problems: Sequence[facts.MissingLibrary], places: Sequence
             for place in places:
                 if os.path.basename(place) == os.path.basename(dead):
                     return (
-                        f"{step.stage.upper()} of {os.path.basename(step.owner or '')} names {dead}, a directory of "
-                        f"the machine it was built on; here its place is taken by {place}"
+                        f"{step.stage.upper()} of {os.path.basename(step.owner or '')} names {dead}, which was there "
+                        f"when it was built and is not there now; {place} has the same name"
                     )
     which = "that directory" if len(places) == 1 else "those directories"
     return f"neither the objects that ask, nor LD_LIBRARY_PATH, nor the configuration of the loader names {which}"
