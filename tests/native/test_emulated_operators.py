@@ -62,7 +62,10 @@ SCENARIOS = [
 
 @pytest.fixture(scope="module")
 def outcomes(client: Path) -> dict[str, str]:
-    """What became of each scenario: an empty string, or a traceback. One child runs them all, since torch is slow to import."""
+    """What became of each scenario: an empty string, or a traceback.
+
+    One child runs them all, since torch is slow to import.
+    """
     result = run(
         client,
         """
@@ -107,17 +110,22 @@ def test_calls_that_make_no_sense_are_refused(client: Path) -> None:
         """
         a, b = torch.randn(3, 4), torch.randn(3, 4)
         double = a.double()
-        print("types", refused("add_tensor", [a, b.half()], a, scalars=[1]), refused("add_tensor", [a, b], double, scalars=[1]))
-        print("double", refused("add_tensor", [double, double], double, scalars=[1]), refused("sum", [double], double.sum()))
+        print("types", refused("add_tensor", [a, b.half()], a, scalars=[1]),
+              refused("add_tensor", [a, b], double, scalars=[1]))
+        print("double", refused("add_tensor", [double, double], double, scalars=[1]),
+              refused("sum", [double], double.sum()))
         print("unknown", refused("mul_tensor", [a, b], a, types={0: 10}))
-        print("shapes", refused("add_tensor", [a, b.t()], a, scalars=[1]), refused("add_tensor", [a, b[0]], torch.zeros(5, 3, 4), scalars=[1]),
+        print("shapes", refused("add_tensor", [a, b.t()], a, scalars=[1]),
+              refused("add_tensor", [a, b[0]], torch.zeros(5, 3, 4), scalars=[1]),
               refused("cast", [a], torch.zeros(3, 5)))
-        print("numbers", refused("add_scalar", [torch.ones(2, dtype=torch.int64)], torch.ones(2, dtype=torch.int64), scalars=[0.5, 1]))
+        whole = torch.ones(2, dtype=torch.int64)
+        print("numbers", refused("add_scalar", [whole], whole, scalars=[0.5, 1]))
         print("mode", refused("div_tensor_mode", [a, b], a, mode="ceil"))
         x = operators.upload(a)
         outside = x._replace(address=x.address + 4)
         host = x._replace(address=a.data_ptr())
-        print("addresses", operators.call("relu", outside, x), operators.call("relu", x, outside), operators.call("relu", host, x))
+        print("addresses", operators.call("relu", outside, x), operators.call("relu", x, outside),
+              operators.call("relu", host, x))
         operators.rt.xpu_set_device(1)
         elsewhere = operators.upload(a)
         operators.rt.xpu_set_device(0)

@@ -431,3 +431,11 @@ def test_a_process_ends_cleanly_with_work_in_flight(ending: str) -> None:
         timeout=20,
     )
     assert (result.rc, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("tracing", "status"), [("0", 1), ("1", 0)])
+def test_the_profiler_gate_ends_the_process_on_demand(tracing: str, status: int) -> None:
+    result = run("print('loaded')", XPUEMU_PROFILER_GATE="1", XPU_ENABLE_PROFILER_TRACING=tracing)
+    assert result.rc == status
+    assert result.stdout == ("loaded\n" if status == 0 else "")
+    assert result.stderr == ("" if status == 0 else "Runtime profiler is disabled\n")

@@ -1,7 +1,7 @@
 """The emulated SDK's headers against a transcription of what is publicly known of the vendor's.
 
-public_interface.tsv was written from the public sources and not from the headers, so that a misreading must happen twice
-to stay unseen. The headers are read by the compiler: each line becomes an assertion in a small C++ file.
+public_interface.tsv was written from the public sources and not from the headers, so that a misreading must happen
+twice to stay unseen. The headers are read by the compiler: each line becomes an assertion in a small C++ file.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def test_error_texts_are_the_vendors_for_both_signs(tmp_path: Path) -> None:
     source = tmp_path / "texts.cc"
     source.write_text(
         "#include <cstdio>\n#include <cstdlib>\n#include <xpu/runtime.h>\n"
-        "int main(int argc, char** argv) { for (int i = 1; i < argc; ++i) std::puts(xpu_strerror(std::atoi(argv[i]))); }\n"
+        "int main(int argc, char** argv) {\n"
+        "    for (int i = 1; i < argc; ++i) std::puts(xpu_strerror(std::atoi(argv[i])));\n"
+        "}\n"
     )
     compile_cxx(source, tmp_path / "texts")
     codes = {line.name: int(line.value) for line in of_kind("enumerator")}

@@ -29,9 +29,13 @@ inline float toFloat(Half value) {
     return std::bit_cast<float>(std::bit_cast<uint32_t>(rebiased) | infinite_or_nan | sign);
 }
 
-inline float toFloat(BFloat16 value) { return std::bit_cast<float>(uint32_t(value.bits) << 16); }
+inline float toFloat(BFloat16 value) {
+    return std::bit_cast<float>(uint32_t(value.bits) << 16);
+}
 
-inline float toFloat(float value) { return value; }
+inline float toFloat(float value) {
+    return value;
+}
 
 // Rounds to nearest, ties to even.
 inline Half toHalf(float value) {
@@ -61,7 +65,8 @@ inline BFloat16 toBFloat16(float value) {
 }
 
 // T from the result of a computation in float.
-template <typename T> T fromFloat(float value) {
+template <typename T>
+T fromFloat(float value) {
     if constexpr (std::is_same_v<T, Half>) {
         return toHalf(value);
     } else if constexpr (std::is_same_v<T, BFloat16>) {
@@ -98,12 +103,14 @@ constexpr int64_t elementSize(ScalarType type) {
     return 0;
 }
 
-template <typename T> struct TypeTag {
+template <typename T>
+struct TypeTag {
     using type = T;
 };
 
 // Calls f(TypeTag<T>) for the element type T and returns its answer; `otherwise` for a type of another family.
-template <typename R, typename F> R dispatchFloating(ScalarType type, R otherwise, F f) {
+template <typename R, typename F>
+R dispatchFloating(ScalarType type, R otherwise, F f) {
     switch (type) {
     case ScalarType::kfloat32:
         return f(TypeTag<float>());
@@ -116,7 +123,8 @@ template <typename R, typename F> R dispatchFloating(ScalarType type, R otherwis
     }
 }
 
-template <typename R, typename F> R dispatchIntegral(ScalarType type, R otherwise, F f) {
+template <typename R, typename F>
+R dispatchIntegral(ScalarType type, R otherwise, F f) {
     switch (type) {
     case ScalarType::kuint8:
         return f(TypeTag<uint8_t>());
@@ -133,7 +141,8 @@ template <typename R, typename F> R dispatchIntegral(ScalarType type, R otherwis
     }
 }
 
-template <typename R, typename F> R dispatchFloatingOrIntegral(ScalarType type, R otherwise, F f) {
+template <typename R, typename F>
+R dispatchFloatingOrIntegral(ScalarType type, R otherwise, F f) {
     const bool floating = dispatchFloating(type, false, [](auto) { return true; });
     return floating ? dispatchFloating(type, otherwise, f) : dispatchIntegral(type, otherwise, f);
 }

@@ -8,7 +8,9 @@
 #include "common/export.h"
 #include "versions.h"
 
-extern "C" XPUEMU_EXPORT const char* bkcl_component_set(void) { return XPUEMU_COMPONENT_SET; }
+extern "C" XPUEMU_EXPORT const char* bkcl_component_set(void) {
+    return XPUEMU_COMPONENT_SET;
+}
 
 __attribute__((constructor)) static void announce() {
     Dl_info info{};

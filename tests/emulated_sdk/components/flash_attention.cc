@@ -3,4 +3,6 @@
 #include "common/export.h"
 #include "versions.h"
 
-extern "C" XPUEMU_EXPORT const char* xpu_flash_attention_component_set(void) { return XPUEMU_COMPONENT_SET; }
+extern "C" XPUEMU_EXPORT const char* xpu_flash_attention_component_set(void) {
+    return XPUEMU_COMPONENT_SET;
+}

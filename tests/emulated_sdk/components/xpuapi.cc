@@ -1,5 +1,5 @@
-// libxpuapi.so: the raw operator layer, which the port does not use. It stands here for its place in the loader's graph:
-// it needs the CUDA-compatible runtime, the components and the collective library.
+// libxpuapi.so: the raw operator layer, which the port does not use. It stands here for its place in the loader's
+// graph: it needs the CUDA-compatible runtime, the components and the collective library.
 
 #include <cuda_runtime.h>
 
@@ -14,8 +14,8 @@ extern "C" XPUEMU_EXPORT int xpuapi_check(void) {
     if (cudaRuntimeGetVersion(&version) != cudaSuccess || version / 1000 != 12) {
         return 2;
     }
-    const char* const sets[] = {xpu_blas_component_set(), xpu_dnn_component_set(), xpu_flash_attention_component_set(),
-                                bkcl_component_set()};
+    const char* const sets[] = {
+        xpu_blas_component_set(), xpu_dnn_component_set(), xpu_flash_attention_component_set(), bkcl_component_set()};
     for (const char* set : sets) {
         if (std::strcmp(set, XPUEMU_COMPONENT_SET) != 0) {
             return 2;

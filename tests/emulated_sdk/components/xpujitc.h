@@ -1,4 +1,5 @@
-// libxpujitc.so: on the device it compiles kernels; here it says for which instruction set the host's kernels are chosen.
+// libxpujitc.so: on the device it compiles kernels; here it says for which instruction set the host's kernels are
+// chosen.
 #pragma once
 
 extern "C" {

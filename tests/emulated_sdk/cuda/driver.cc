@@ -155,8 +155,8 @@ XPUEMU_EXPORT CUresult cuGetErrorString(CUresult error, const char** text) {
 }
 
 // Names are given without the version suffix, as in CUDA.
-XPUEMU_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t,
-                                           CUdriverProcAddressQueryResult* status) {
+XPUEMU_EXPORT CUresult cuGetProcAddress_v2(
+    const char* symbol, void** function, int version, cuuint64_t, CUdriverProcAddressQueryResult* status) {
     const struct {
         std::string_view name;
         void* function;

@@ -38,7 +38,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device);
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes);
 CUresult cuGetErrorName(CUresult error, const char** name);
 CUresult cuGetErrorString(CUresult error, const char** text);
-CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult* status);
+CUresult cuGetProcAddress_v2(
+    const char* symbol, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status);
 
 } // extern "C"

@@ -7,9 +7,8 @@
 #include "driver.h"
 #include "last_error.h"
 
-extern "C" XPUEMU_EXPORT cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function,
-                                                             unsigned long long flags,
-                                                             cudaDriverEntryPointQueryResult* status) {
+extern "C" XPUEMU_EXPORT cudaError_t cudaGetDriverEntryPoint(
+    const char* symbol, void** function, unsigned long long flags, cudaDriverEntryPointQueryResult* status) {
     CUdriverProcAddressQueryResult answer = CU_GET_PROC_ADDRESS_SUCCESS;
     const CUresult result = cuGetProcAddress_v2(symbol, function, XPUEMU_CUDART_VERSION, flags, &answer);
     if (status != nullptr) {

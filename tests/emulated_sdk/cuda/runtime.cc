@@ -62,16 +62,14 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
-     "host memory is already registered"},
+    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered", "host memory is already registered"},
     {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered", "host memory is not registered"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 
 const ErrorText& findError(cudaError_t error) {
-    static constexpr ErrorText kUnrecognised = {cudaErrorUnknown, "unrecognized error code",
-                                                "unrecognized error code"};
+    static constexpr ErrorText kUnrecognised = {cudaErrorUnknown, "unrecognized error code", "unrecognized error code"};
     for (const ErrorText& row : kErrors) {
         if (row.error == error) {
             return row;
@@ -100,9 +98,13 @@ bool toXpuKind(const void* dst, const void* src, cudaMemcpyKind kind, XPUMemcpyK
 
 extern "C" {
 
-XPUEMU_EXPORT const char* cudaGetErrorName(cudaError_t error) { return findError(error).name; }
+XPUEMU_EXPORT const char* cudaGetErrorName(cudaError_t error) {
+    return findError(error).name;
+}
 
-XPUEMU_EXPORT const char* cudaGetErrorString(cudaError_t error) { return findError(error).text; }
+XPUEMU_EXPORT const char* cudaGetErrorString(cudaError_t error) {
+    return findError(error).text;
+}
 
 XPUEMU_EXPORT cudaError_t cudaGetLastError(void) {
     const cudaError_t error = last_error;
@@ -110,7 +112,9 @@ XPUEMU_EXPORT cudaError_t cudaGetLastError(void) {
     return error;
 }
 
-XPUEMU_EXPORT cudaError_t cudaPeekAtLastError(void) { return last_error; }
+XPUEMU_EXPORT cudaError_t cudaPeekAtLastError(void) {
+    return last_error;
+}
 
 XPUEMU_EXPORT cudaError_t cudaDriverGetVersion(int* version) {
     return cuDriverGetVersion(version) == CUDA_SUCCESS ? cudaSuccess : rememberCudaError(cudaErrorInvalidValue);
@@ -124,16 +128,26 @@ XPUEMU_EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
     return cudaSuccess;
 }
 
-XPUEMU_EXPORT cudaError_t cudaGetDeviceCount(int* count) { return fromXpu(xpu_device_count(count)); }
+XPUEMU_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
+    return fromXpu(xpu_device_count(count));
+}
 
-XPUEMU_EXPORT cudaError_t cudaGetDevice(int* device) { return fromXpu(xpu_current_device(device)); }
+XPUEMU_EXPORT cudaError_t cudaGetDevice(int* device) {
+    return fromXpu(xpu_current_device(device));
+}
 
-XPUEMU_EXPORT cudaError_t cudaSetDevice(int device) { return fromXpu(xpu_set_device(device)); }
+XPUEMU_EXPORT cudaError_t cudaSetDevice(int device) {
+    return fromXpu(xpu_set_device(device));
+}
 
 // The default stream only: the streams made through libxpurt are not this library's.
-XPUEMU_EXPORT cudaError_t cudaDeviceSynchronize(void) { return fromXpu(xpu_wait(nullptr)); }
+XPUEMU_EXPORT cudaError_t cudaDeviceSynchronize(void) {
+    return fromXpu(xpu_wait(nullptr));
+}
 
-XPUEMU_EXPORT cudaError_t cudaMalloc(void** pointer, size_t bytes) { return fromXpu(xpu_malloc(pointer, bytes)); }
+XPUEMU_EXPORT cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+    return fromXpu(xpu_malloc(pointer, bytes));
+}
 
 XPUEMU_EXPORT cudaError_t cudaFree(void* pointer) {
     return pointer == nullptr ? cudaSuccess : fromXpu(xpu_free(pointer));
@@ -162,7 +176,9 @@ XPUEMU_EXPORT cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned i
     return fromXpu(xpu_host_alloc(pointer, bytes, flags));
 }
 
-XPUEMU_EXPORT cudaError_t cudaFreeHost(void* pointer) { return fromXpu(xpu_host_free(pointer)); }
+XPUEMU_EXPORT cudaError_t cudaFreeHost(void* pointer) {
+    return fromXpu(xpu_host_free(pointer));
+}
 
 XPUEMU_EXPORT cudaError_t cudaHostRegister(void* pointer, size_t bytes, unsigned int flags) {
     return fromXpu(xpu_host_register(pointer, bytes, flags));

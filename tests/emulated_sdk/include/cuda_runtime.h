@@ -82,11 +82,11 @@ cudaError_t cudaHostUnregister(void* pointer);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, const void* pointer);
 
 #ifdef __cplusplus
-cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult* status = NULL);
+cudaError_t cudaGetDriverEntryPoint(
+    const char* symbol, void** function, unsigned long long flags, enum cudaDriverEntryPointQueryResult* status = NULL);
 #else
-cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult* status);
+cudaError_t cudaGetDriverEntryPoint(
+    const char* symbol, void** function, unsigned long long flags, enum cudaDriverEntryPointQueryResult* status);
 #endif
 
 #ifdef __cplusplus

@@ -10,7 +10,8 @@ using namespace xpuemu;
 namespace {
 
 // Integers wrap around; unsigned arithmetic does that without undefined behaviour, if it is not narrower than int.
-template <typename T> using Wrapping = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;
+template <typename T>
+using Wrapping = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;
 
 struct Tensors {
     Operand self;
@@ -45,7 +46,8 @@ Error_t addTensors(Call& call, const Tensor& self, const Tensor& other, const Sc
             return call.fail(NOT_IMPLEMENT);
         }
         const bool counts = scalarToInteger(alpha) != 0;
-        return submitBinary<bool>(call, t.self, t.other, t.out, [counts](bool a, bool b) { return a || (counts && b); });
+        return submitBinary<bool>(
+            call, t.self, t.other, t.out, [counts](bool a, bool b) { return a || (counts && b); });
     }
     return dispatchFloatingOrIntegral(self.type, NOT_IMPLEMENT, [&](auto tag) {
         using T = typename decltype(tag)::type;
@@ -54,8 +56,7 @@ Error_t addTensors(Call& call, const Tensor& self, const Tensor& other, const Sc
             if (factor == 1.0f) {
                 return submitBinary<T>(call, t.self, t.other, t.out, [](float a, float b) { return a + b; });
             }
-            return submitBinary<T>(call, t.self, t.other, t.out,
-                                   [factor](float a, float b) { return a + factor * b; });
+            return submitBinary<T>(call, t.self, t.other, t.out, [factor](float a, float b) { return a + factor * b; });
         } else {
             using U = Wrapping<T>;
             const auto factor = static_cast<U>(sign) * static_cast<U>(scalarToInteger(alpha));
@@ -80,10 +81,10 @@ Error_t addNumber(Call& call, const Tensor& self, const Scalar& other, const Sca
                 return call.fail(INVALID_PARAM);
             }
             using U = Wrapping<T>;
-            const auto addend = static_cast<U>(sign) * static_cast<U>(scalarToInteger(alpha)) *
-                                static_cast<U>(scalarToInteger(other));
-            return submitUnary<T>(call, t.self, t.out,
-                                  [addend](T a) { return static_cast<T>(static_cast<U>(a) + addend); });
+            const auto addend =
+                static_cast<U>(sign) * static_cast<U>(scalarToInteger(alpha)) * static_cast<U>(scalarToInteger(other));
+            return submitUnary<T>(
+                call, t.self, t.out, [addend](T a) { return static_cast<T>(static_cast<U>(a) + addend); });
         }
     });
 }
@@ -125,8 +126,8 @@ Error_t multiplyByNumber(Call& call, const Tensor& self, const Scalar& other, Te
             }
             using U = Wrapping<T>;
             const auto factor = static_cast<U>(scalarToInteger(other));
-            return submitUnary<T>(call, t.self, t.out,
-                                  [factor](T a) { return static_cast<T>(static_cast<U>(a) * factor); });
+            return submitUnary<T>(
+                call, t.self, t.out, [factor](T a) { return static_cast<T>(static_cast<U>(a) * factor); });
         }
     });
 }
@@ -141,17 +142,17 @@ Error_t rectify(Call& call, const Tensor& self, Tensor& out) {
     });
 }
 
-Error_t thresholdBackward(Call& call, const Tensor& grad_output, const Tensor& self, const Scalar& threshold,
-                          Tensor& grad_input) {
+Error_t thresholdBackward(
+    Call& call, const Tensor& grad_output, const Tensor& self, const Scalar& threshold, Tensor& grad_input) {
     Tensors t;
     XPUEMU_RETURN_IF_ERROR(bindBinary(call, grad_output, self, grad_input, &t));
     return dispatchFloatingOrIntegral(self.type, NOT_IMPLEMENT, [&](auto tag) {
         using T = typename decltype(tag)::type;
         using V = std::conditional_t<is_floating<T>, float, T>;
-        const auto limit = is_floating<T> ? static_cast<V>(scalarToFloat(threshold))
-                                          : static_cast<V>(scalarToInteger(threshold));
-        return submitBinary<T>(call, t.self, t.other, t.out,
-                               [limit](V grad, V value) { return value <= limit ? V(0) : grad; });
+        const auto limit =
+            is_floating<T> ? static_cast<V>(scalarToFloat(threshold)) : static_cast<V>(scalarToInteger(threshold));
+        return submitBinary<T>(
+            call, t.self, t.other, t.out, [limit](V grad, V value) { return value <= limit ? V(0) : grad; });
     });
 }
 
@@ -160,23 +161,23 @@ Error_t thresholdBackward(Call& call, const Tensor& grad_output, const Tensor& s
 namespace xdnn_pytorch {
 
 XPUEMU_EXPORT int add_tensor(Context* ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
-    return callOperator(ctx, Function::add_tensor,
-                        [&](Call& call) { return addTensors(call, self, other, alpha, 1, out); });
+    return callOperator(
+        ctx, Function::add_tensor, [&](Call& call) { return addTensors(call, self, other, alpha, 1, out); });
 }
 
 XPUEMU_EXPORT int sub_tensor(Context* ctx, const Tensor& self, const Tensor& other, const Scalar& alpha, Tensor& out) {
-    return callOperator(ctx, Function::sub_tensor,
-                        [&](Call& call) { return addTensors(call, self, other, alpha, -1, out); });
+    return callOperator(
+        ctx, Function::sub_tensor, [&](Call& call) { return addTensors(call, self, other, alpha, -1, out); });
 }
 
 XPUEMU_EXPORT int add_scalar(Context* ctx, const Tensor& self, const Scalar& other, const Scalar& alpha, Tensor& out) {
-    return callOperator(ctx, Function::add_scalar,
-                        [&](Call& call) { return addNumber(call, self, other, alpha, 1, out); });
+    return callOperator(
+        ctx, Function::add_scalar, [&](Call& call) { return addNumber(call, self, other, alpha, 1, out); });
 }
 
 XPUEMU_EXPORT int sub_scalar(Context* ctx, const Tensor& self, const Scalar& other, const Scalar& alpha, Tensor& out) {
-    return callOperator(ctx, Function::sub_scalar,
-                        [&](Call& call) { return addNumber(call, self, other, alpha, -1, out); });
+    return callOperator(
+        ctx, Function::sub_scalar, [&](Call& call) { return addNumber(call, self, other, alpha, -1, out); });
 }
 
 XPUEMU_EXPORT int mul_tensor(Context* ctx, const Tensor& self, const Tensor& other, Tensor& out) {
@@ -184,18 +185,19 @@ XPUEMU_EXPORT int mul_tensor(Context* ctx, const Tensor& self, const Tensor& oth
 }
 
 XPUEMU_EXPORT int mul_scalar(Context* ctx, const Tensor& self, const Scalar& other, Tensor& out) {
-    return callOperator(ctx, Function::mul_scalar,
-                        [&](Call& call) { return multiplyByNumber(call, self, other, out); });
+    return callOperator(
+        ctx, Function::mul_scalar, [&](Call& call) { return multiplyByNumber(call, self, other, out); });
 }
 
 XPUEMU_EXPORT int relu(Context* ctx, const Tensor& self, Tensor& out) {
     return callOperator(ctx, Function::relu, [&](Call& call) { return rectify(call, self, out); });
 }
 
-XPUEMU_EXPORT int threshold_backward(Context* ctx, const Tensor& grad_output, const Tensor& self,
-                                     const Scalar& threshold, Tensor& grad_input) {
-    return callOperator(ctx, Function::threshold_backward,
-                        [&](Call& call) { return thresholdBackward(call, grad_output, self, threshold, grad_input); });
+XPUEMU_EXPORT int threshold_backward(
+    Context* ctx, const Tensor& grad_output, const Tensor& self, const Scalar& threshold, Tensor& grad_input) {
+    return callOperator(ctx, Function::threshold_backward, [&](Call& call) {
+        return thresholdBackward(call, grad_output, self, threshold, grad_input);
+    });
 }
 
 } // namespace xdnn_pytorch

@@ -20,7 +20,9 @@ constexpr std::string_view kNames[] = {
 
 static constinit std::array<std::atomic<uint64_t>, std::size(kNames)> launches{};
 
-static size_t index(Function function) { return static_cast<size_t>(function); }
+static size_t index(Function function) {
+    return static_cast<size_t>(function);
+}
 
 // The vendor's library logs when this variable is a mask of what to log; any value but 0 does it here.
 static bool debugging() {
@@ -119,8 +121,9 @@ void Call::finish(Error_t error) const {
     if (error == SUCCESS) {
         std::fprintf(stderr, "xdnn_pytorch_%s(ctx, api::kXPU3)\n", name.c_str());
     } else {
-        std::fprintf(stderr, "%s xdnn_pytorch_%s(ctx, api::kXPU3) error code=%d xdnn_pytorch_wrapper/%s.cpp:%u\n",
-                     headline(error), name.c_str(), error, name.c_str(), line_);
+        std::fprintf(
+            stderr, "%s xdnn_pytorch_%s(ctx, api::kXPU3) error code=%d xdnn_pytorch_wrapper/%s.cpp:%u\n",
+            headline(error), name.c_str(), error, name.c_str(), line_);
     }
 }
 

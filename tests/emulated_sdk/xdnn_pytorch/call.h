@@ -22,8 +22,8 @@ using xdnn_pytorch::Tensor;
 using xpytorch::xpu::api::Context;
 using namespace xpytorch::xpu::api; // Error_t's enumerators
 
-// A tensor that has been checked: its elements lie in one allocation of the call's device. Refers to the caller's tensor,
-// so it must not outlive the call; kernels capture addresses and strides by value.
+// A tensor that has been checked: its elements lie in one allocation of the call's device. Refers to the caller's
+// tensor, so it must not outlive the call; kernels capture addresses and strides by value.
 struct Operand {
     const Tensor* tensor = nullptr;
     char* data = nullptr; // where the host can reach the first element; null when there is none
@@ -37,7 +37,7 @@ struct Operand {
 };
 
 class Call {
-  public:
+public:
     Call(Context* context, Function function) : context_(context), function_(function) {}
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
@@ -45,10 +45,9 @@ class Call {
     // Finds the device. Must succeed before anything else is asked.
     Error_t begin();
 
-    // INVALID_PARAM for sizes and strides that make no sense or leave the device's allocations, NOT_IMPLEMENT for a type
-    // that is none or that XPUEMU_NOT_IMPLEMENT names.
-    Error_t bind(const Tensor& tensor, Operand* operand,
-                 std::source_location where = std::source_location::current());
+    // INVALID_PARAM for sizes and strides that make no sense or leave the device's allocations, NOT_IMPLEMENT for a
+    // type that is none or that XPUEMU_NOT_IMPLEMENT names.
+    Error_t bind(const Tensor& tensor, Operand* operand, std::source_location where = std::source_location::current());
 
     // `error`, remembering where it was found.
     Error_t fail(Error_t error, std::source_location where = std::source_location::current()) {
@@ -57,7 +56,8 @@ class Call {
     }
 
     // Queues `kernel`, a function object without arguments that is called once on the stream's worker.
-    template <typename K> Error_t submit(K kernel) {
+    template <typename K>
+    Error_t submit(K kernel) {
         auto owned = std::make_unique<K>(std::move(kernel));
         const int status = xpuemu_enqueue(
             context_->xpu_stream, [](void* argument) { (*static_cast<K*>(argument))(); }, owned.get(),
@@ -72,7 +72,7 @@ class Call {
     // Counts a successful call; with XPUAPI_DEBUG set, says on stderr what happened.
     void finish(Error_t error) const;
 
-  private:
+private:
     Context* context_;
     Function function_;
     int device_ = -1;
@@ -80,7 +80,8 @@ class Call {
 };
 
 // Runs `body`, which answers an Error_t for a begun call. Throws nothing.
-template <typename F> int callOperator(Context* context, Function function, F body) {
+template <typename F>
+int callOperator(Context* context, Function function, F body) {
     Call call(context, function);
     Error_t error = call.begin();
     if (error == SUCCESS) {
@@ -97,7 +98,9 @@ template <typename F> int callOperator(Context* context, Function function, F bo
 // Scalar as a number of the given kind.
 float scalarToFloat(const Scalar& scalar);
 int64_t scalarToInteger(const Scalar& scalar);
-inline bool isFloating(const Scalar& scalar) { return scalar.type == ScalarType::kfloat32; }
+inline bool isFloating(const Scalar& scalar) {
+    return scalar.type == ScalarType::kfloat32;
+}
 
 } // namespace xpuemu
 

@@ -11,7 +11,8 @@ using namespace xpuemu;
 namespace {
 
 // Applies f(lines, length) to each line of the tensors along one dimension.
-template <int N, typename F> struct Lines {
+template <int N, typename F>
+struct Lines {
     Loop<N> loop; // over the other dimensions
     std::array<int64_t, N> strides;
     int64_t length;
@@ -58,8 +59,8 @@ Error_t submitLines(Call& call, const std::array<const Operand*, N>& operands, i
     return first.count == 0 ? SUCCESS : call.submit(kernel);
 }
 
-Error_t logSoftmax(Call& call, const Tensor& self, int64_t dim, const xdnn_pytorch::optional<ScalarType>& dtype,
-                   Tensor& out) {
+Error_t
+logSoftmax(Call& call, const Tensor& self, int64_t dim, const xdnn_pytorch::optional<ScalarType>& dtype, Tensor& out) {
     Operand in;
     Operand to;
     XPUEMU_RETURN_IF_ERROR(call.bind(self, &in));
@@ -70,14 +71,16 @@ Error_t logSoftmax(Call& call, const Tensor& self, int64_t dim, const xdnn_pytor
     if (dtype.has_value() && dtype.value() != out.type) {
         return call.fail(INVALID_PARAM);
     }
-    return submitLines<2>(call, {&in, &to}, dim,
-                          [from = self.type, type = out.type](const std::array<XpuDnnLine, 2>& line, int64_t length) {
-                              xpu_dnn_log_softmax(from, line[0], type, line[1], length);
-                          });
+    return submitLines<2>(
+        call, {&in, &to}, dim,
+        [from = self.type, type = out.type](const std::array<XpuDnnLine, 2>& line, int64_t length) {
+            xpu_dnn_log_softmax(from, line[0], type, line[1], length);
+        });
 }
 
-Error_t logSoftmaxBackward(Call& call, const Tensor& grad_output, const Tensor& output, int64_t dim,
-                           const xdnn_pytorch::optional<ScalarType>& input_dtype, Tensor& grad_input) {
+Error_t logSoftmaxBackward(
+    Call& call, const Tensor& grad_output, const Tensor& output, int64_t dim,
+    const xdnn_pytorch::optional<ScalarType>& input_dtype, Tensor& grad_input) {
     Operand grad;
     Operand result;
     Operand to;
@@ -104,11 +107,14 @@ struct Loss {
     int64_t column_stride = 0;
 };
 
-bool isAbsent(const Tensor& tensor) { return tensor.data == nullptr; }
+bool isAbsent(const Tensor& tensor) {
+    return tensor.data == nullptr;
+}
 
 // `scores` is the tensor of shape (batch, classes) or (classes): the input, or in the backward its gradient.
-Error_t bindLoss(Call& call, const Operand& scores, const Tensor& target, const Tensor& weight, int64_t reduction,
-                 int64_t ignore_index, Loss* loss) {
+Error_t bindLoss(
+    Call& call, const Operand& scores, const Tensor& target, const Tensor& weight, int64_t reduction,
+    int64_t ignore_index, Loss* loss) {
     Operand targets;
     XPUEMU_RETURN_IF_ERROR(call.bind(target, &targets));
     const bool byte_target = target.type == ScalarType::kuint8;
@@ -123,10 +129,9 @@ Error_t bindLoss(Call& call, const Operand& scores, const Tensor& target, const 
     }
     loss->row_stride = batched ? scores.stride(0) : 0;
     loss->column_stride = scores.stride(scores.dims() - 1);
-    loss->problem = {scores.type(), batch,
-                     scores.size(scores.dims() - 1), ignore_index,
-                     reduction, {targets.data, targets.stride(0)},
-                     byte_target, {nullptr, 0}};
+    loss->problem = {scores.type(), batch,       scores.size(scores.dims() - 1),
+                     ignore_index,  reduction,   {targets.data, targets.stride(0)},
+                     byte_target,   {nullptr, 0}};
     if (isAbsent(weight)) {
         return SUCCESS;
     }
@@ -145,10 +150,13 @@ bool hasLossShape(const Operand& operand, const Loss& loss) {
     return operand.type() == loss.problem.type && operand.dims() <= 1 && operand.count == expected;
 }
 
-int64_t lineStride(const Operand& operand) { return operand.dims() == 0 ? 1 : operand.stride(0); }
+int64_t lineStride(const Operand& operand) {
+    return operand.dims() == 0 ? 1 : operand.stride(0);
+}
 
-Error_t nll(Call& call, const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
-            int64_t ignore_index, Tensor& out) {
+Error_t
+nll(Call& call, const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction, int64_t ignore_index,
+    Tensor& out) {
     Operand in;
     Operand to;
     Loss loss;
@@ -168,9 +176,9 @@ Error_t nll(Call& call, const Tensor& self, const Tensor& target, const Tensor& 
     });
 }
 
-Error_t nllBackward(Call& call, const Tensor& grad_output, const Tensor& self, const Tensor& target,
-                    const Tensor& weight, int64_t reduction, int64_t ignore_index, const Tensor& total_weight,
-                    Tensor& grad_input) {
+Error_t nllBackward(
+    Call& call, const Tensor& grad_output, const Tensor& self, const Tensor& target, const Tensor& weight,
+    int64_t reduction, int64_t ignore_index, const Tensor& total_weight, Tensor& grad_input) {
     Operand grad;
     Operand in;
     Operand to;
@@ -203,29 +211,31 @@ Error_t nllBackward(Call& call, const Tensor& grad_output, const Tensor& self, c
 
 namespace xdnn_pytorch {
 
-XPUEMU_EXPORT int log_softmax(Context* ctx, const Tensor& self, int64_t dim, const optional<ScalarType>& dtype,
-                              Tensor& out) {
-    return callOperator(ctx, Function::log_softmax,
-                        [&](Call& call) { return logSoftmax(call, self, dim, dtype, out); });
+XPUEMU_EXPORT int
+log_softmax(Context* ctx, const Tensor& self, int64_t dim, const optional<ScalarType>& dtype, Tensor& out) {
+    return callOperator(
+        ctx, Function::log_softmax, [&](Call& call) { return logSoftmax(call, self, dim, dtype, out); });
 }
 
-XPUEMU_EXPORT int _log_softmax_backward_data(Context* ctx, const Tensor& grad_output, const Tensor& output,
-                                             int64_t dim, const optional<ScalarType>& input_dtype,
-                                             Tensor& grad_input) {
+XPUEMU_EXPORT int _log_softmax_backward_data(
+    Context* ctx, const Tensor& grad_output, const Tensor& output, int64_t dim, const optional<ScalarType>& input_dtype,
+    Tensor& grad_input) {
     return callOperator(ctx, Function::_log_softmax_backward_data, [&](Call& call) {
         return logSoftmaxBackward(call, grad_output, output, dim, input_dtype, grad_input);
     });
 }
 
-XPUEMU_EXPORT int nll_loss(Context* ctx, const Tensor& self, const Tensor& target, const Tensor& weight,
-                           int64_t reduction, int64_t ignore_index, Tensor& out) {
-    return callOperator(ctx, Function::nll_loss,
-                        [&](Call& call) { return nll(call, self, target, weight, reduction, ignore_index, out); });
+XPUEMU_EXPORT int nll_loss(
+    Context* ctx, const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
+    int64_t ignore_index, Tensor& out) {
+    return callOperator(ctx, Function::nll_loss, [&](Call& call) {
+        return nll(call, self, target, weight, reduction, ignore_index, out);
+    });
 }
 
-XPUEMU_EXPORT int nll_loss_backward(Context* ctx, const Tensor& grad_output, const Tensor& self, const Tensor& target,
-                                    const Tensor& weight, int64_t reduction, int64_t ignore_index,
-                                    const Tensor& total_weight, Tensor& grad_input) {
+XPUEMU_EXPORT int nll_loss_backward(
+    Context* ctx, const Tensor& grad_output, const Tensor& self, const Tensor& target, const Tensor& weight,
+    int64_t reduction, int64_t ignore_index, const Tensor& total_weight, Tensor& grad_input) {
     return callOperator(ctx, Function::nll_loss_backward, [&](Call& call) {
         return nllBackward(call, grad_output, self, target, weight, reduction, ignore_index, total_weight, grad_input);
     });

@@ -40,9 +40,13 @@ XPUEMU_EXPORT Context* create_context() {
     return context.release(); // the interface hands out a pointer that destroy_context takes back
 }
 
-XPUEMU_EXPORT void destroy_context(Context* context) { std::default_delete<Context>()(context); }
+XPUEMU_EXPORT void destroy_context(Context* context) {
+    std::default_delete<Context>()(context);
+}
 
-XPUEMU_EXPORT int64_t Context::ncluster() const { return 12; }
+XPUEMU_EXPORT int64_t Context::ncluster() const {
+    return 12;
+}
 
 } // namespace api
 } // namespace xpu

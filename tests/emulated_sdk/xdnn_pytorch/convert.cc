@@ -13,7 +13,8 @@ namespace {
 
 // Integer from a floating number as the processor's conversion instructions give it, without C++'s undefined behaviour:
 // what does not fit gives the smallest value of the instruction's width.
-template <typename T> T toInteger(double value) {
+template <typename T>
+T toInteger(double value) {
     if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, uint8_t>) {
         const bool fits = value >= -0x1p63 && value < 0x1p63;
         return static_cast<T>(fits ? static_cast<int64_t>(value) : INT64_MIN);
@@ -23,7 +24,8 @@ template <typename T> T toInteger(double value) {
     }
 }
 
-template <typename From> auto widen(From value) {
+template <typename From>
+auto widen(From value) {
     if constexpr (is_floating<From>) {
         return toFloat(value);
     } else {
@@ -31,7 +33,8 @@ template <typename From> auto widen(From value) {
     }
 }
 
-template <typename To, typename From> To convert(From stored) {
+template <typename To, typename From>
+To convert(From stored) {
     const auto value = widen(stored);
     using V = std::remove_const_t<decltype(value)>;
     if constexpr (std::is_same_v<To, bool>) {
@@ -47,7 +50,8 @@ template <typename To, typename From> To convert(From stored) {
     }
 }
 
-template <typename R, typename F> R dispatchAll(ScalarType type, R otherwise, F f) {
+template <typename R, typename F>
+R dispatchAll(ScalarType type, R otherwise, F f) {
     switch (type) {
     case ScalarType::kbool:
         return f(TypeTag<bool>());
@@ -58,7 +62,8 @@ template <typename R, typename F> R dispatchAll(ScalarType type, R otherwise, F 
     }
 }
 
-template <typename T> T read(const char* address) {
+template <typename T>
+T read(const char* address) {
     if constexpr (std::is_same_v<T, bool>) {
         return *reinterpret_cast<const uint8_t*>(address) != 0; // any byte but 0 is true
     } else {
@@ -66,7 +71,8 @@ template <typename T> T read(const char* address) {
     }
 }
 
-template <typename To, typename From> struct Cast {
+template <typename To, typename From>
+struct Cast {
     Loop<2> loop;
 
     void operator()() const {
@@ -85,7 +91,8 @@ template <typename To, typename From> struct Cast {
 };
 
 // A copy between tensors of one type, which sees only the elements' size. U is an unsigned type of that size.
-template <typename U> struct StridedCopy {
+template <typename U>
+struct StridedCopy {
     Loop<2> loop;
 
     void operator()() const {
@@ -101,7 +108,8 @@ template <typename U> struct StridedCopy {
     }
 };
 
-template <typename T> struct Fill {
+template <typename T>
+struct Fill {
     Loop<1> loop;
     T value;
 
@@ -114,7 +122,8 @@ template <typename T> struct Fill {
     }
 };
 
-template <typename K> Error_t submitPair(Call& call, const Operand& from, const Operand& to) {
+template <typename K>
+Error_t submitPair(Call& call, const Operand& from, const Operand& to) {
     K kernel{};
     XPUEMU_RETURN_IF_ERROR(makeLoop<2>(call, {&to, &from}, &kernel.loop));
     return to.count == 0 ? SUCCESS : call.submit(kernel);
@@ -148,8 +157,8 @@ XPUEMU_EXPORT int cast(Context* ctx, const Tensor& self, Tensor& out) {
         }
         return dispatchAll(self.type, NOT_IMPLEMENT, [&](auto source) {
             return dispatchAll(out.type, NOT_IMPLEMENT, [&](auto target) {
-                return submitPair<Cast<typename decltype(target)::type, typename decltype(source)::type>>(call, from,
-                                                                                                           to);
+                return submitPair<Cast<typename decltype(target)::type, typename decltype(source)::type>>(
+                    call, from, to);
             });
         });
     });

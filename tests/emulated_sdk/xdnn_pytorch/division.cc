@@ -32,7 +32,8 @@ float floorDivide(float a, float b) {
 }
 
 // Division by zero gives 0 and the one overflow wraps around; on the CPU device both are errors of the host.
-template <typename T> T truncateDivide(T a, T b) {
+template <typename T>
+T truncateDivide(T a, T b) {
     if (b == 0) {
         return 0;
     }
@@ -44,7 +45,8 @@ template <typename T> T truncateDivide(T a, T b) {
     return static_cast<T>(a / b);
 }
 
-template <typename T> T floorDivideIntegers(T a, T b) {
+template <typename T>
+T floorDivideIntegers(T a, T b) {
     const T quotient = truncateDivide(a, b);
     if (b == 0 || b == T(-1)) {
         return quotient;
@@ -108,12 +110,12 @@ Error_t divideByNumber(Call& call, const Tensor& self, const Scalar& other, Tens
 namespace xdnn_pytorch {
 
 XPUEMU_EXPORT int div_tensor(Context* ctx, const Tensor& self, const Tensor& other, Tensor& out) {
-    return callOperator(ctx, Function::div_tensor,
-                        [&](Call& call) { return divide(call, self, other, Rounding::None, out); });
+    return callOperator(
+        ctx, Function::div_tensor, [&](Call& call) { return divide(call, self, other, Rounding::None, out); });
 }
 
-XPUEMU_EXPORT int div_tensor_mode(Context* ctx, const Tensor& self, const Tensor& other,
-                                  const optional<StringView>& rounding_mode, Tensor& out) {
+XPUEMU_EXPORT int div_tensor_mode(
+    Context* ctx, const Tensor& self, const Tensor& other, const optional<StringView>& rounding_mode, Tensor& out) {
     return callOperator(ctx, Function::div_tensor_mode, [&](Call& call) {
         const std::string mode = rounding_mode.has_value() ? rounding_mode.value().str() : "";
         if (mode == "") {

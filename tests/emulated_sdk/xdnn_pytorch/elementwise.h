@@ -6,7 +6,8 @@
 namespace xpuemu {
 
 // Elements are loaded as what they are computed in: half precision as float, everything else as itself.
-template <typename T> auto load(const char* address) {
+template <typename T>
+auto load(const char* address) {
     const T value = *reinterpret_cast<const T*>(address);
     if constexpr (is_floating<T>) {
         return toFloat(value);
@@ -15,7 +16,8 @@ template <typename T> auto load(const char* address) {
     }
 }
 
-template <typename T, typename V> void store(char* address, V value) {
+template <typename T, typename V>
+void store(char* address, V value) {
     if constexpr (is_floating<T>) {
         *reinterpret_cast<T*>(address) = fromFloat<T>(value);
     } else {
@@ -23,9 +25,10 @@ template <typename T, typename V> void store(char* address, V value) {
     }
 }
 
-// out = f(in), tensors 0 and 1. An output may be its input: each element is read before it is written, which is what the
-// ivdep pragma tells the compiler.
-template <typename T, typename F> struct Unary {
+// out = f(in), tensors 0 and 1. An output may be its input: each element is read before it is written, which is what
+// the ivdep pragma tells the compiler.
+template <typename T, typename F>
+struct Unary {
     Loop<2> loop;
     F f;
 
@@ -48,7 +51,8 @@ template <typename T, typename F> struct Unary {
 };
 
 // out = f(a, b), tensors 0, 1 and 2.
-template <typename T, typename F> struct Binary {
+template <typename T, typename F>
+struct Binary {
     Loop<3> loop;
     F f;
 
@@ -79,7 +83,8 @@ template <typename T, typename F> struct Binary {
 };
 
 // Queues out = f(in).
-template <typename T, typename F> Error_t submitUnary(Call& call, const Operand& in, const Operand& out, F f) {
+template <typename T, typename F>
+Error_t submitUnary(Call& call, const Operand& in, const Operand& out, F f) {
     Unary<T, F> kernel{{}, f};
     XPUEMU_RETURN_IF_ERROR(makeLoop<2>(call, {&out, &in}, &kernel.loop));
     return out.count == 0 ? SUCCESS : call.submit(kernel);

@@ -14,7 +14,8 @@ constexpr int kMaxDims = 16;
 
 // N tensors over one shape. Strides count bytes; dimension 0 is the innermost. Trivially copyable, and only the first
 // `dims` entries of each array mean anything.
-template <int N> struct Loop {
+template <int N>
+struct Loop {
     int dims = 0;
     std::array<int64_t, kMaxDims> sizes;
     std::array<std::array<int64_t, kMaxDims>, N> strides;
@@ -60,7 +61,8 @@ template <int N> struct Loop {
     }
 
     // Calls inner(pointers, steps, count) for each line of the innermost dimension.
-    template <typename F> void run(F inner) const {
+    template <typename F>
+    void run(F inner) const {
         std::array<char*, N> pointers = data;
         std::array<int64_t, N> steps{};
         int64_t count = 1;
@@ -93,8 +95,8 @@ template <int N> struct Loop {
     }
 };
 
-// Byte stride of `operand` in dimension `dim` of `shape`, where it may be broadcast: shapes are aligned at their ends. -1
-// when its size is neither that of the shape nor 1.
+// Byte stride of `operand` in dimension `dim` of `shape`, where it may be broadcast: shapes are aligned at their ends.
+// -1 when its size is neither that of the shape nor 1.
 inline int64_t broadcastStride(const Operand& operand, const std::vector<int64_t>& shape, size_t dim) {
     const auto missing = static_cast<int64_t>(shape.size()) - operand.dims();
     const int64_t own = static_cast<int64_t>(dim) - missing;
@@ -107,9 +109,10 @@ inline int64_t broadcastStride(const Operand& operand, const std::vector<int64_t
     return operand.size(own) == 1 ? 0 : -1;
 }
 
-// The loop over operands[0]'s shape, to which the others are broadcast. INVALID_PARAM when they do not fit it, or when a
-// smaller shape would do, which means that operands[0] was not made for this result.
-template <int N> Error_t makeLoop(Call& call, const std::array<const Operand*, N>& operands, Loop<N>* loop) {
+// The loop over operands[0]'s shape, to which the others are broadcast. INVALID_PARAM when they do not fit it, or when
+// a smaller shape would do, which means that operands[0] was not made for this result.
+template <int N>
+Error_t makeLoop(Call& call, const std::array<const Operand*, N>& operands, Loop<N>* loop) {
     const std::vector<int64_t>& shape = operands[0]->tensor->sizes;
     for (int n = 0; n < N; ++n) {
         loop->data[n] = operands[n]->data;

@@ -31,8 +31,9 @@ XpuBlasGemm problemOf(const Operand& a, const Operand& b, const Operand& out) {
 }
 
 // Binds a product of matrices, or of two batches of them, and checks types and shapes.
-Error_t bindProduct(Call& call, const Tensor& a, const Tensor& b, Tensor& out, int64_t dims, Operand* bound_a,
-                    Operand* bound_b, Operand* bound_out) {
+Error_t bindProduct(
+    Call& call, const Tensor& a, const Tensor& b, Tensor& out, int64_t dims, Operand* bound_a, Operand* bound_b,
+    Operand* bound_out) {
     XPUEMU_RETURN_IF_ERROR(call.bind(a, bound_a));
     XPUEMU_RETURN_IF_ERROR(call.bind(b, bound_b));
     XPUEMU_RETURN_IF_ERROR(call.bind(out, bound_out));
@@ -63,8 +64,9 @@ Error_t multiply(Call& call, const Tensor& self, const Tensor& mat2, Tensor& out
     return call.submit([problem = problemOf(a, b, to)] { xpu_blas_gemm(&problem); });
 }
 
-Error_t multiplyAndAdd(Call& call, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
-                       const Scalar& alpha, Tensor& out) {
+Error_t multiplyAndAdd(
+    Call& call, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha,
+    Tensor& out) {
     Operand a;
     Operand b;
     Operand to;
@@ -118,11 +120,11 @@ XPUEMU_EXPORT int mm(Context* ctx, const Tensor& self, const Tensor& mat2, Tenso
     return callOperator(ctx, Function::mm, [&](Call& call) { return multiply(call, self, mat2, out); });
 }
 
-XPUEMU_EXPORT int addmm(Context* ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
-                        const Scalar& alpha, Tensor& out) {
-    return callOperator(ctx, Function::addmm, [&](Call& call) {
-        return multiplyAndAdd(call, self, mat1, mat2, beta, alpha, out);
-    });
+XPUEMU_EXPORT int addmm(
+    Context* ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha,
+    Tensor& out) {
+    return callOperator(
+        ctx, Function::addmm, [&](Call& call) { return multiplyAndAdd(call, self, mat1, mat2, beta, alpha, out); });
 }
 
 XPUEMU_EXPORT int bmm(Context* ctx, const Tensor& self, const Tensor& mat2, Tensor& out) {

@@ -13,11 +13,16 @@ using namespace xpuemu;
 namespace {
 
 // Floating inputs are added up in double, integers and truth values in 64 bits that wrap around.
-template <typename T> using Sum = std::conditional_t<is_floating<T>, double, uint64_t>;
+template <typename T>
+using Sum = std::conditional_t<is_floating<T>, double, uint64_t>;
 
-template <typename T> Sum<T> addend(const char* address) { return static_cast<Sum<T>>(load<T>(address)); }
+template <typename T>
+Sum<T> addend(const char* address) {
+    return static_cast<Sum<T>>(load<T>(address));
+}
 
-template <typename T> Sum<T> sumLine(const char* data, int64_t step, int64_t count) {
+template <typename T>
+Sum<T> sumLine(const char* data, int64_t step, int64_t count) {
     Sum<T> parts[4] = {}; // independent, so that the additions overlap
     int64_t i = 0;
     for (; i + 4 <= count; i += 4) {
@@ -31,7 +36,8 @@ template <typename T> Sum<T> sumLine(const char* data, int64_t step, int64_t cou
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
 
-template <typename T> void storeSum(char* to, ScalarType type, Sum<T> sum) {
+template <typename T>
+void storeSum(char* to, ScalarType type, Sum<T> sum) {
     dispatchFloatingOrIntegral(type, false, [&](auto tag) {
         using Out = typename decltype(tag)::type;
         if constexpr (is_floating<Out> && is_floating<T>) {
@@ -46,7 +52,8 @@ template <typename T> void storeSum(char* to, ScalarType type, Sum<T> sum) {
 }
 
 // The kept dimensions are walked with the output (tensors: output, input); the others are added up (input only).
-template <typename T> struct Reduction {
+template <typename T>
+struct Reduction {
     Loop<2> kept;
     Loop<1> reduced;
     bool empty; // nothing is added up: each sum is 0
@@ -136,8 +143,8 @@ std::vector<int64_t> reducedShape(const Operand& in, const std::vector<bool>& re
 }
 
 template <typename T>
-Error_t submitReduction(Call& call, const Operand& in, const Operand& out, const std::vector<bool>& reduced,
-                        bool keepdim, bool average) {
+Error_t submitReduction(
+    Call& call, const Operand& in, const Operand& out, const std::vector<bool>& reduced, bool keepdim, bool average) {
     Reduction<T> kernel{};
     kernel.out_type = out.type();
     kernel.kept.data = {out.data, in.data};
@@ -164,8 +171,9 @@ Error_t submitReduction(Call& call, const Operand& in, const Operand& out, const
     return out.count == 0 ? SUCCESS : call.submit(kernel);
 }
 
-Error_t reduce(Call& call, const Tensor& self, const std::vector<int64_t>& dims, bool keepdim,
-               const xdnn_pytorch::optional<ScalarType>& dtype, bool average, Tensor& out) {
+Error_t reduce(
+    Call& call, const Tensor& self, const std::vector<int64_t>& dims, bool keepdim,
+    const xdnn_pytorch::optional<ScalarType>& dtype, bool average, Tensor& out) {
     Operand in;
     Operand to;
     XPUEMU_RETURN_IF_ERROR(call.bind(self, &in));
@@ -196,25 +204,28 @@ Error_t reduce(Call& call, const Tensor& self, const std::vector<int64_t>& dims,
 namespace xdnn_pytorch {
 
 XPUEMU_EXPORT int sum(Context* ctx, const Tensor& self, const optional<ScalarType>& dtype, Tensor& out) {
-    return callOperator(ctx, Function::sum,
-                        [&](Call& call) { return reduce(call, self, {}, false, dtype, false, out); });
+    return callOperator(
+        ctx, Function::sum, [&](Call& call) { return reduce(call, self, {}, false, dtype, false, out); });
 }
 
-XPUEMU_EXPORT int sum_dim_IntList(Context* ctx, const Tensor& self, const std::vector<int64_t>& dim, bool keepdim,
-                                  const optional<ScalarType>& dtype, Tensor& out) {
-    return callOperator(ctx, Function::sum_dim_IntList,
-                        [&](Call& call) { return reduce(call, self, dim, keepdim, dtype, false, out); });
+XPUEMU_EXPORT int sum_dim_IntList(
+    Context* ctx, const Tensor& self, const std::vector<int64_t>& dim, bool keepdim, const optional<ScalarType>& dtype,
+    Tensor& out) {
+    return callOperator(ctx, Function::sum_dim_IntList, [&](Call& call) {
+        return reduce(call, self, dim, keepdim, dtype, false, out);
+    });
 }
 
 XPUEMU_EXPORT int mean(Context* ctx, const Tensor& self, const optional<ScalarType>& dtype, Tensor& out) {
-    return callOperator(ctx, Function::mean,
-                        [&](Call& call) { return reduce(call, self, {}, false, dtype, true, out); });
+    return callOperator(
+        ctx, Function::mean, [&](Call& call) { return reduce(call, self, {}, false, dtype, true, out); });
 }
 
-XPUEMU_EXPORT int mean_dim(Context* ctx, const Tensor& self, const std::vector<int64_t>& dim, bool keepdim,
-                           const optional<ScalarType>& dtype, Tensor& out) {
-    return callOperator(ctx, Function::mean_dim,
-                        [&](Call& call) { return reduce(call, self, dim, keepdim, dtype, true, out); });
+XPUEMU_EXPORT int mean_dim(
+    Context* ctx, const Tensor& self, const std::vector<int64_t>& dim, bool keepdim, const optional<ScalarType>& dtype,
+    Tensor& out) {
+    return callOperator(
+        ctx, Function::mean_dim, [&](Call& call) { return reduce(call, self, dim, keepdim, dtype, true, out); });
 }
 
 } // namespace xdnn_pytorch

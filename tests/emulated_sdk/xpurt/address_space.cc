@@ -35,8 +35,9 @@ void AddressSpace::mapDevice(int device) {
     } sides[] = {{view_, PROT_NONE}, {host_, PROT_READ | PROT_WRITE}};
     for (const auto& side : sides) {
         void* address = reinterpret_cast<void*>(side.base + (uint64_t(device) << span_shift_));
-        mapped = mapped && mmap(address, deviceSpan(), side.protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file,
-                                0) != MAP_FAILED;
+        mapped =
+            mapped &&
+            mmap(address, deviceSpan(), side.protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0) != MAP_FAILED;
         // A forked child has no device, and a core file needs no device memory.
         mapped = mapped && madvise(address, deviceSpan(), MADV_DONTFORK) == 0;
         mapped = mapped && madvise(address, deviceSpan(), MADV_DONTDUMP) == 0;

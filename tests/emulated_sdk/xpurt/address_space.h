@@ -11,7 +11,7 @@
 namespace xpuemu {
 
 class AddressSpace {
-  public:
+public:
     // Reserves room for `devices` devices of `capacity` bytes each. Throws std::bad_alloc when the process may not have
     // that many addresses (a limit set with ulimit -v).
     AddressSpace(int devices, uint64_t capacity);
@@ -25,7 +25,9 @@ class AddressSpace {
     // which the capacity allows.
     uint64_t deviceSpan() const { return uint64_t{1} << span_shift_; }
 
-    uintptr_t viewAddress(int device, uint64_t offset) const { return view_ + (uint64_t(device) << span_shift_) + offset; }
+    uintptr_t viewAddress(int device, uint64_t offset) const {
+        return view_ + (uint64_t(device) << span_shift_) + offset;
+    }
 
     // Device whose view holds `address`, or -1.
     int deviceOf(uintptr_t address) const {
@@ -36,14 +38,12 @@ class AddressSpace {
     // Offset of a view address in its device's memory.
     uint64_t offsetOf(uintptr_t address) const { return (address - view_) & (deviceSpan() - 1); }
 
-    void* hostAddress(uintptr_t view_address) const {
-        return reinterpret_cast<void*>(view_address - view_ + host_);
-    }
+    void* hostAddress(uintptr_t view_address) const { return reinterpret_cast<void*>(view_address - view_ + host_); }
 
     // Gives the pages of a range back to the system.
     void discard(int device, uint64_t offset, uint64_t bytes);
 
-  private:
+private:
     unsigned span_shift_;
     uint64_t total_;
     uintptr_t view_ = 0;

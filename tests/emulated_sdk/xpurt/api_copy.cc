@@ -48,8 +48,8 @@ static void* onHost(Machine& machine, const void* pointer) {
     return is_device ? nullptr : const_cast<void*>(pointer);
 }
 
-static XPUError_t prepare(Machine& machine, int device, void* dst, const void* src, uint64_t bytes,
-                          XPUMemcpyKind kind, Copy* copy) {
+static XPUError_t
+prepare(Machine& machine, int device, void* dst, const void* src, uint64_t bytes, XPUMemcpyKind kind, Copy* copy) {
     const bool from_device = kind == XPU_DEVICE_TO_HOST || kind == XPU_DEVICE_TO_DEVICE;
     const bool to_device = kind == XPU_HOST_TO_DEVICE || kind == XPU_DEVICE_TO_DEVICE;
     if (!from_device && !to_device) {
@@ -90,8 +90,7 @@ XPUEMU_EXPORT int xpu_memcpy(void* dst, const void* src, uint64_t bytes, XPUMemc
     });
 }
 
-XPUEMU_EXPORT int xpu_memcpy_async(void* dst, const void* src, uint64_t bytes, XPUMemcpyKind kind,
-                                   XPUStream handle) {
+XPUEMU_EXPORT int xpu_memcpy_async(void* dst, const void* src, uint64_t bytes, XPUMemcpyKind kind, XPUStream handle) {
     return entryOnStream(handle, [&](Machine& machine, Stream& stream) {
         XPUError_t error = stream.health().status();
         if (error != XPU_SUCCESS || bytes == 0) {

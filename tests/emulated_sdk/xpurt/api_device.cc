@@ -79,9 +79,13 @@ XPUEMU_EXPORT int xpu_get_runtime_version(uint32_t* major, uint32_t* minor) {
     return -putVersion(major, minor, XPURT_VERSION_MAJOR, XPURT_VERSION_MINOR);
 }
 
-XPUEMU_EXPORT int xpu_get_driver_commit(char* commit) { return -putCommit(commit); }
+XPUEMU_EXPORT int xpu_get_driver_commit(char* commit) {
+    return -putCommit(commit);
+}
 
-XPUEMU_EXPORT int xpu_get_runtime_commit(char* commit) { return -putCommit(commit); }
+XPUEMU_EXPORT int xpu_get_runtime_commit(char* commit) {
+    return -putCommit(commit);
+}
 
 XPUEMU_EXPORT int xpu_device_count(int* count) {
     return entry([&] {
@@ -94,7 +98,9 @@ XPUEMU_EXPORT int xpu_device_count(int* count) {
 }
 
 // As on the P800: the caller's array comes back as it was.
-XPUEMU_EXPORT int xpu_device_list(int* devids) { return devids == nullptr ? -XPUERR_INVALID_PARAM : XPU_SUCCESS; }
+XPUEMU_EXPORT int xpu_device_list(int* devids) {
+    return devids == nullptr ? -XPUERR_INVALID_PARAM : XPU_SUCCESS;
+}
 
 XPUEMU_EXPORT int xpu_set_device(int devid) {
     return entry([&] {

@@ -47,8 +47,7 @@ XPUEMU_EXPORT int xpu_host_free(void* hostptr) {
 
 XPUEMU_EXPORT int xpu_host_register(void* hostptr, uint64_t bytes, unsigned int flags) {
     return entryOnDevice([&](Machine& machine, Device&) {
-        return flags != 0 ? XPUERR_INVALID_PARAM
-                          : machine.hostMemory().registerRange(hostptr, bytes, currentDevice());
+        return flags != 0 ? XPUERR_INVALID_PARAM : machine.hostMemory().registerRange(hostptr, bytes, currentDevice());
     });
 }
 

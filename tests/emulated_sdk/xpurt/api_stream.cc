@@ -11,7 +11,8 @@ using namespace xpuemu;
 constexpr size_t kMaxStreams = 256; // documented for the runtime, for a process
 
 // As entry(), for calls that need an event by its handle.
-template <typename F> static int entryOnEvent(XPUEvent handle, F body) {
+template <typename F>
+static int entryOnEvent(XPUEvent handle, F body) {
     return entry([&] {
         Machine& machine = Machine::instance();
         const std::shared_ptr<Event> event = machine.events().find(handle);
@@ -102,9 +103,8 @@ XPUEMU_EXPORT int xpu_event_wait(XPUEvent handle) {
 
 // The answer for an event that has not been reached is our inference: -XPUERR_BUSY.
 XPUEMU_EXPORT int xpu_event_query(XPUEvent handle) {
-    return entryOnEvent(handle, [](Machine&, const Event& event) {
-        return event.reached() ? collect(event) : XPUERR_BUSY;
-    });
+    return entryOnEvent(
+        handle, [](Machine&, const Event& event) { return event.reached() ? collect(event) : XPUERR_BUSY; });
 }
 
 XPUEMU_EXPORT int xpu_wait(XPUStream handle) {

@@ -12,12 +12,15 @@ namespace xpuemu {
 constexpr unsigned kGranuleShift = 16; // allocations are aligned to 64 KiB
 constexpr uint64_t kGranule = uint64_t{1} << kGranuleShift;
 
-static constexpr uint64_t roundUp(uint64_t bytes) { return (bytes + kGranule - 1) & ~(kGranule - 1); }
+static constexpr uint64_t roundUp(uint64_t bytes) {
+    return (bytes + kGranule - 1) & ~(kGranule - 1);
+}
 
-template <typename T> static std::atomic<T>* zeroPages(uint64_t count) {
+template <typename T>
+static std::atomic<T>* zeroPages(uint64_t count) {
     static_assert(std::atomic<T>::is_always_lock_free && sizeof(std::atomic<T>) == sizeof(T));
-    void* address = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                         -1, 0);
+    void* address =
+        mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED) {
         throw std::bad_alloc();
     }

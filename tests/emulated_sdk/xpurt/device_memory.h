@@ -15,7 +15,7 @@
 namespace xpuemu {
 
 class DeviceMemory {
-  public:
+public:
     // Throws std::bad_alloc when the memory cannot be mapped.
     DeviceMemory(AddressSpace& space, int device, uint64_t capacity, std::optional<uint8_t> poison);
     DeviceMemory(const DeviceMemory&) = delete;
@@ -36,7 +36,7 @@ class DeviceMemory {
     uint64_t capacity() const { return capacity_; }
     uint64_t freeBytes();
 
-  private:
+private:
     struct Allocation {
         uint64_t bytes;
         uint64_t span; // bytes of address space
@@ -51,9 +51,9 @@ class DeviceMemory {
     const std::optional<uint8_t> poison_;
 
     std::mutex mutex_;
-    uint64_t used_ = 0;                                       // as requested
-    std::map<uint64_t, uint64_t> gaps_;                       // offset -> bytes, never adjacent
-    std::unordered_map<uint64_t, Allocation> allocations_;    // by offset
+    uint64_t used_ = 0;                                    // as requested
+    std::map<uint64_t, uint64_t> gaps_;                    // offset -> bytes, never adjacent
+    std::unordered_map<uint64_t, Allocation> allocations_; // by offset
 
     // For contains(): per granule the first granule of its allocation plus one (0: not allocated), and per first
     // granule the allocation's size. Both lie in zero pages that come into being when written.

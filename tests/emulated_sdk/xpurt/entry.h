@@ -9,7 +9,8 @@ namespace xpuemu {
 
 // Runs `body`, which answers an XPUError_t, and returns its negative, as the interface wants. Nothing is thrown across
 // the C interface. In a forked child the answer is -XPUERR_UNINIT: locks may be held by threads that do not exist.
-template <typename F> int entry(F body) {
+template <typename F>
+int entry(F body) {
     if (inForkedChild()) {
         return -XPUERR_UNINIT;
     }
@@ -23,7 +24,8 @@ template <typename F> int entry(F body) {
 }
 
 // As entry(), for calls that use the calling thread's current device.
-template <typename F> int entryOnDevice(F body) {
+template <typename F>
+int entryOnDevice(F body) {
     return entry([&] {
         Machine& machine = Machine::instance();
         if (!machine.hasDevice(currentDevice())) {
@@ -34,7 +36,8 @@ template <typename F> int entryOnDevice(F body) {
 }
 
 // As entry(), for calls that need a stream by its handle.
-template <typename F> int entryOnStream(XPUStream handle, F body) {
+template <typename F>
+int entryOnStream(XPUStream handle, F body) {
     return entry([&] {
         Machine& machine = Machine::instance();
         std::shared_ptr<Stream> stream;

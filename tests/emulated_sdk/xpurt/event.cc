@@ -3,7 +3,7 @@
 namespace xpuemu {
 
 class Event::Mark {
-  public:
+public:
     explicit Mark(Health& health) : health_(health) {}
 
     void reach() {
@@ -26,7 +26,7 @@ class Event::Mark {
 
     Health& health() { return health_; }
 
-  private:
+private:
     Health& health_;
     std::mutex mutex_;
     std::condition_variable progressed_;

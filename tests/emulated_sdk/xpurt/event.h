@@ -12,7 +12,7 @@
 namespace xpuemu {
 
 class Event {
-  public:
+public:
     // Marks the present end of `stream`. Waits that began earlier keep waiting for the mark they saw.
     XPUError_t record(Stream& stream);
 
@@ -28,7 +28,7 @@ class Event {
     // Health of the device whose stream was marked last, or null for an event never recorded.
     Health* health() const;
 
-  private:
+private:
     class Mark;
     std::shared_ptr<Mark> last() const;
 

@@ -9,7 +9,7 @@
 namespace xpuemu {
 
 class Health {
-  public:
+public:
     bool good() const { return state_.load(std::memory_order_acquire) == State::Good; }
 
     void fail() {
@@ -27,7 +27,7 @@ class Health {
         return toError(expected); // as it was before this call
     }
 
-  private:
+private:
     enum class State { Good, Excepted, Abnormal };
 
     static XPUError_t toError(State state) {

@@ -72,7 +72,9 @@ XPUError_t HostMemory::registerRange(void* pointer, uint64_t bytes, int device) 
     return XPU_SUCCESS;
 }
 
-XPUError_t HostMemory::unregisterRange(void* pointer) { return remove(pointer, false); }
+XPUError_t HostMemory::unregisterRange(void* pointer) {
+    return remove(pointer, false);
+}
 
 int HostMemory::deviceOf(const void* pointer) const {
     const std::shared_lock lock(mutex_);

@@ -10,7 +10,7 @@
 namespace xpuemu {
 
 class HostMemory {
-  public:
+public:
     XPUError_t allocate(uint64_t bytes, int device, void** pointer);
     XPUError_t release(void* pointer);
     XPUError_t registerRange(void* pointer, uint64_t bytes, int device);
@@ -22,7 +22,7 @@ class HostMemory {
     // Whether the whole of [pointer, pointer + bytes) is known.
     bool contains(const void* pointer, uint64_t bytes) const;
 
-  private:
+private:
     struct Range {
         uint64_t bytes;
         int device;

@@ -20,8 +20,7 @@ Settings Settings::fromEnvironment() {
     if (poison >= 0) {
         settings.poison = static_cast<uint8_t>(poison);
     }
-    settings.pinned_copy_limit =
-        static_cast<uint64_t>(numberFromEnvironment("XPUEMU_PINNED_COPY_LIMIT", 0, INT64_MAX));
+    settings.pinned_copy_limit = static_cast<uint64_t>(numberFromEnvironment("XPUEMU_PINNED_COPY_LIMIT", 0, INT64_MAX));
     settings.failing_launch = static_cast<uint64_t>(numberFromEnvironment("XPUEMU_FAILING_LAUNCH", 0, INT64_MAX));
     return settings;
 }
@@ -33,8 +32,8 @@ Device::Device(AddressSpace& space, int ordinal, int physical, const Settings& s
 Machine::Machine(Settings settings)
     : settings_(std::move(settings)), space_(std::max(1, deviceCount()), settings_.capacity) {
     for (int ordinal = 0; ordinal < deviceCount(); ++ordinal) {
-        devices_.push_back(std::make_unique<Device>(space_, ordinal, settings_.devices[static_cast<size_t>(ordinal)],
-                                                    settings_));
+        devices_.push_back(
+            std::make_unique<Device>(space_, ordinal, settings_.devices[static_cast<size_t>(ordinal)], settings_));
     }
 }
 
@@ -55,15 +54,23 @@ Machine& Machine::instance() {
     return *machine;
 }
 
-Machine* Machine::existing() { return the_machine.load(std::memory_order_acquire); }
+Machine* Machine::existing() {
+    return the_machine.load(std::memory_order_acquire);
+}
 
-bool inForkedChild() { return forked_child.load(std::memory_order_relaxed); }
+bool inForkedChild() {
+    return forked_child.load(std::memory_order_relaxed);
+}
 
 static thread_local int current_device = 0;
 
-int currentDevice() { return current_device; }
+int currentDevice() {
+    return current_device;
+}
 
-void setCurrentDevice(int ordinal) { current_device = ordinal; }
+void setCurrentDevice(int ordinal) {
+    current_device = ordinal;
+}
 
 XPUError_t Machine::findStream(const void* handle, std::shared_ptr<Stream>* stream) {
     if (handle == nullptr) {

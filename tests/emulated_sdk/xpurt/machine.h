@@ -33,7 +33,7 @@ struct Settings {
 };
 
 class Device {
-  public:
+public:
     Device(AddressSpace& space, int ordinal, int physical, const Settings& settings);
 
     int physical() const { return physical_; }
@@ -41,7 +41,7 @@ class Device {
     Stream& defaultStream() { return *default_stream_; }
     DeviceMemory& memory() { return memory_; }
 
-  private:
+private:
     const int physical_;
     Health health_;
     std::shared_ptr<Stream> default_stream_;
@@ -49,8 +49,9 @@ class Device {
 };
 
 // Objects known to clients by a handle. A handle is a number that is never used again, so a stale one is recognised.
-template <typename T> class HandleTable {
-  public:
+template <typename T>
+class HandleTable {
+public:
     void* add(std::shared_ptr<T> object) {
         const std::lock_guard lock(mutex_);
         const uintptr_t handle = next_++ * kStep;
@@ -82,7 +83,7 @@ template <typename T> class HandleTable {
         return objects_.size();
     }
 
-  private:
+private:
     // Handles look like small aligned addresses: following one dies at once.
     static constexpr uintptr_t kStep = 16;
 
@@ -92,7 +93,7 @@ template <typename T> class HandleTable {
 };
 
 class Machine {
-  public:
+public:
     explicit Machine(Settings settings);
 
     // The machine of this process, made at the first call. Throws std::bad_alloc when address space is refused.
@@ -118,7 +119,7 @@ class Machine {
     // Host side of device memory, or null unless the range lies in one live allocation. Lock-free.
     void* hostView(const void* pointer, uint64_t bytes);
 
-  private:
+private:
     const Settings settings_;
     AddressSpace space_;
     std::vector<std::unique_ptr<Device>> devices_;

@@ -26,10 +26,13 @@ static inline void pause() {
 
 static thread_local Stream* worker_of = nullptr;
 
-Stream* Stream::current() { return worker_of; }
+Stream* Stream::current() {
+    return worker_of;
+}
 
 // Starts a detached thread with every signal blocked: signals are the host program's business.
-template <typename F> static XPUError_t startWorker(F body) {
+template <typename F>
+static XPUError_t startWorker(F body) {
     sigset_t all;
     sigset_t previous;
     sigfillset(&all);
@@ -124,7 +127,9 @@ void Stream::complete() {
     // A waiter first counts itself and then looks at completed_ under the lock; both are sequentially consistent, so
     // either it sees this completion or we see the waiter.
     if (waiters_.load() != 0) {
-        { const std::lock_guard lock(mutex_); }
+        {
+            const std::lock_guard lock(mutex_);
+        }
         done_.notify_all();
     }
 }

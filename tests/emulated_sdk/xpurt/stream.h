@@ -16,7 +16,7 @@
 namespace xpuemu {
 
 class Stream : public std::enable_shared_from_this<Stream> {
-  public:
+public:
     Stream(int device, Health& health) : device_(device), health_(health) {}
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
@@ -37,7 +37,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     // The stream whose worker the calling thread is, or null.
     static Stream* current();
 
-  private:
+private:
     void work();
     bool take(std::vector<Task>& batch);
     void complete();

@@ -8,14 +8,15 @@
 namespace xpuemu {
 
 class Task {
-  public:
+public:
     // When a device has failed, kernels and copies are dropped, but events must still complete or waits would hang.
     enum class Kind { Work, Bookkeeping };
 
     Task(Kind kind, void (*run)(void*), void* argument, void (*destroy)(void*))
         : kind_(kind), run_(run), argument_(argument), destroy_(destroy) {}
 
-    template <typename F> static Task of(Kind kind, F function) {
+    template <typename F>
+    static Task of(Kind kind, F function) {
         auto owned = std::make_unique<F>(std::move(function));
         return Task(
             kind, [](void* argument) { (*static_cast<F*>(argument))(); }, owned.release(),
@@ -39,7 +40,7 @@ class Task {
     // Forgets the argument without destroying it.
     void disown() { destroy_ = nullptr; }
 
-  private:
+private:
     Kind kind_;
     void (*run_)(void*);
     void* argument_;

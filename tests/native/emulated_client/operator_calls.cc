@@ -43,23 +43,32 @@ struct ClientCall {
     const char* mode; // or null
 };
 
-xdnn::Context* client_context(void) { return xdnn::create_context(); }
+xdnn::Context* client_context(void) {
+    return xdnn::create_context();
+}
 
-void client_destroy(xdnn::Context* context) { xdnn::destroy_context(context); }
+void client_destroy(xdnn::Context* context) {
+    xdnn::destroy_context(context);
+}
 
-void client_set_stream(xdnn::Context* context, XPUStream stream) { context->set_stream(stream); }
+void client_set_stream(xdnn::Context* context, XPUStream stream) {
+    context->set_stream(stream);
+}
 
-int client_device_type(xdnn::Context* context) { return context->dev().type(); }
+int client_device_type(xdnn::Context* context) {
+    return context->dev().type();
+}
 
 // What the operator answers, or -1 for a name that this client does not know.
 int client_call(xdnn::Context* context, const ClientCall* call) {
     std::vector<xp::Tensor> t;
     for (int64_t i = 0; i < call->tensor_count; ++i) {
         const ClientTensor& from = call->tensors[i];
-        t.push_back({{from.sizes, from.sizes + from.dims},
-                     {from.strides, from.strides + from.dims},
-                     static_cast<xp::ScalarType>(from.type),
-                     from.data});
+        t.push_back(
+            {{from.sizes, from.sizes + from.dims},
+             {from.strides, from.strides + from.dims},
+             static_cast<xp::ScalarType>(from.type),
+             from.data});
     }
     std::vector<xp::Scalar> s;
     for (int64_t i = 0; i < call->scalar_count; ++i) {
@@ -87,8 +96,7 @@ int client_call(xdnn::Context* context, const ClientCall* call) {
         {"relu", [&] { return xp::relu(context, t.at(0), t.at(1)); }},
         {"threshold_backward", [&] { return xp::threshold_backward(context, t.at(0), t.at(1), s.at(0), t.at(2)); }},
         {"sum", [&] { return xp::sum(context, t.at(0), type, t.at(1)); }},
-        {"sum_dim_IntList",
-         [&] { return xp::sum_dim_IntList(context, t.at(0), dims, call->keepdim, type, t.at(1)); }},
+        {"sum_dim_IntList", [&] { return xp::sum_dim_IntList(context, t.at(0), dims, call->keepdim, type, t.at(1)); }},
         {"mean", [&] { return xp::mean(context, t.at(0), type, t.at(1)); }},
         {"mean_dim", [&] { return xp::mean_dim(context, t.at(0), dims, call->keepdim, type, t.at(1)); }},
         {"log_softmax", [&] { return xp::log_softmax(context, t.at(0), dims.at(0), type, t.at(1)); }},
@@ -100,8 +108,8 @@ int client_call(xdnn::Context* context, const ClientCall* call) {
          }},
         {"nll_loss_backward",
          [&] {
-             return xp::nll_loss_backward(context, t.at(0), t.at(1), t.at(2), t.at(3), call->reduction,
-                                          call->ignore_index, t.at(4), t.at(5));
+             return xp::nll_loss_backward(
+                 context, t.at(0), t.at(1), t.at(2), t.at(3), call->reduction, call->ignore_index, t.at(4), t.at(5));
          }},
         {"addmm", [&] { return xp::addmm(context, t.at(0), t.at(1), t.at(2), s.at(0), s.at(1), t.at(3)); }},
         {"mm", [&] { return xp::mm(context, t.at(0), t.at(1), t.at(2)); }},

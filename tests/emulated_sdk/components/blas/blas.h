@@ -12,9 +12,9 @@ struct XpuBlasMatrix {
     int64_t column_stride;
 };
 
-// out = beta * addend + alpha * (a @ b), where a is m x k and b is k x n. With beta 0 the addend is not read and may have
-// null data. The addend may be out itself. float32, float16 and bfloat16 use alpha and beta; the integer types
-// use integer_alpha and integer_beta and wrap around.
+// out = beta * addend + alpha * (a @ b), where a is m x k and b is k x n. With beta 0 the addend is not read and may
+// have null data. The addend may be out itself. float32, float16 and bfloat16 use alpha and beta; the integer types use
+// integer_alpha and integer_beta and wrap around.
 struct XpuBlasGemm {
     xdnn_pytorch::ScalarType type; // of all four matrices
     int64_t m;

@@ -25,6 +25,8 @@ XPUEMU_EXPORT int xpu_blas_create(void) {
     return status;
 }
 
-XPUEMU_EXPORT const char* xpu_blas_component_set(void) { return XPUEMU_COMPONENT_SET; }
+XPUEMU_EXPORT const char* xpu_blas_component_set(void) {
+    return XPUEMU_COMPONENT_SET;
+}
 
 } // extern "C"

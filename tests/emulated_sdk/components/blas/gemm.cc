@@ -20,15 +20,17 @@ static Kernel chooseKernel() {
     return baselineKernel();
 }
 
-template <typename T> static const T& at(const XpuBlasMatrix& matrix, int64_t row, int64_t column) {
+template <typename T>
+static const T& at(const XpuBlasMatrix& matrix, int64_t row, int64_t column) {
     return static_cast<const T*>(matrix.data)[row * matrix.row_stride + column * matrix.column_stride];
 }
 
 // Copies rows [row, row + rows) of `source`, columns [column, column + columns), as panels of `height` rows: each panel
 // holds its columns one after the other, and rows past the end are 0.
 template <typename T>
-static void packPanels(const XpuBlasMatrix& source, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                       int height, float* packed) {
+static void packPanels(
+    const XpuBlasMatrix& source, int64_t row, int64_t rows, int64_t column, int64_t columns, int height,
+    float* packed) {
     for (int64_t first = 0; first < rows; first += height) {
         const int64_t present = std::min<int64_t>(height, rows - first);
         for (int64_t c = 0; c < columns; ++c, packed += height) {
@@ -41,12 +43,13 @@ static void packPanels(const XpuBlasMatrix& source, int64_t row, int64_t rows, i
 }
 
 template <typename T>
-static void storeBlock(const XpuBlasGemm& problem, int64_t row, int64_t rows, int64_t column, int64_t columns,
-                       const float* product, int64_t product_stride) {
+static void storeBlock(
+    const XpuBlasGemm& problem, int64_t row, int64_t rows, int64_t column, int64_t columns, const float* product,
+    int64_t product_stride) {
     for (int64_t r = 0; r < rows; ++r) {
         const float* from = product + r * product_stride;
-        T* to = static_cast<T*>(problem.out.data) + (row + r) * problem.out.row_stride +
-                column * problem.out.column_stride;
+        T* to =
+            static_cast<T*>(problem.out.data) + (row + r) * problem.out.row_stride + column * problem.out.column_stride;
         for (int64_t c = 0; c < columns; ++c) {
             float value = problem.alpha * from[c];
             if (problem.beta != 0.0f) {
@@ -67,7 +70,8 @@ struct Buffers {
 
 } // namespace
 
-template <typename T> static void multiplyFloating(const XpuBlasGemm& problem) {
+template <typename T>
+static void multiplyFloating(const XpuBlasGemm& problem) {
     static const Kernel kernel = chooseKernel();
     // A block of a (96 x 256) and one of the product (96 x 512) fit a second-level cache; b is packed once per column
     // block, in at most some 16 MiB unless k is very large.
@@ -88,8 +92,8 @@ template <typename T> static void multiplyFloating(const XpuBlasGemm& problem) {
         buffers.b.resize(static_cast<size_t>(padded * problem.k));
         for (int64_t depth = 0; depth < problem.k; depth += kBlockDepth) {
             const int64_t depths = std::min(kBlockDepth, problem.k - depth);
-            packPanels<T>(b_transposed, column, columns, depth, depths, kernel.columns,
-                          buffers.b.data() + depth * padded);
+            packPanels<T>(
+                b_transposed, column, columns, depth, depths, kernel.columns, buffers.b.data() + depth * padded);
         }
         for (int64_t row = 0; row < problem.m; row += kBlockRows) {
             const int64_t rows = std::min(kBlockRows, problem.m - row);
@@ -101,8 +105,9 @@ template <typename T> static void multiplyFloating(const XpuBlasGemm& problem) {
                 for (int64_t c = 0; c < padded; c += kernel.columns) {
                     const float* b_panel = buffers.b.data() + depth * padded + c * depths;
                     for (int64_t r = 0; r < padded_rows; r += kernel.rows) {
-                        kernel.multiply(depths, buffers.a.data() + r * depths, b_panel,
-                                        buffers.product.data() + r * padded + c, padded);
+                        kernel.multiply(
+                            depths, buffers.a.data() + r * depths, b_panel, buffers.product.data() + r * padded + c,
+                            padded);
                     }
                 }
             }
@@ -111,7 +116,8 @@ template <typename T> static void multiplyFloating(const XpuBlasGemm& problem) {
     }
 }
 
-template <typename T> static void multiplyIntegral(const XpuBlasGemm& problem) {
+template <typename T>
+static void multiplyIntegral(const XpuBlasGemm& problem) {
     // Unsigned arithmetic wraps around as the types do, and does so without undefined behaviour.
     std::vector<uint64_t> sums(static_cast<size_t>(problem.n));
     for (int64_t row = 0; row < problem.m; ++row) {
@@ -125,8 +131,8 @@ template <typename T> static void multiplyIntegral(const XpuBlasGemm& problem) {
         for (int64_t c = 0; c < problem.n; ++c) {
             uint64_t value = static_cast<uint64_t>(problem.integer_alpha) * sums[static_cast<size_t>(c)];
             if (problem.integer_beta != 0) {
-                value += static_cast<uint64_t>(problem.integer_beta) *
-                         static_cast<uint64_t>(at<T>(problem.addend, row, c));
+                value +=
+                    static_cast<uint64_t>(problem.integer_beta) * static_cast<uint64_t>(at<T>(problem.addend, row, c));
             }
             static_cast<T*>(problem.out.data)[row * problem.out.row_stride + c * problem.out.column_stride] =
                 static_cast<T>(value);

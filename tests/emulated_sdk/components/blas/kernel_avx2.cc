@@ -4,6 +4,8 @@
 
 namespace xpuemu::blas {
 
-Kernel avx2Kernel() { return {6, 16, &multiplyTile<6, 2, 32>}; }
+Kernel avx2Kernel() {
+    return {6, 16, &multiplyTile<6, 2, 32>};
+}
 
 } // namespace xpuemu::blas

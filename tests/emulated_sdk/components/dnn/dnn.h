@@ -31,20 +31,22 @@ extern "C" {
 bool xpu_dnn_supports(xdnn_pytorch::ScalarType type);
 
 // out = in - log(sum(exp(in))) over one line of `count` elements. The types may differ.
-void xpu_dnn_log_softmax(xdnn_pytorch::ScalarType in_type, XpuDnnLine in, xdnn_pytorch::ScalarType out_type,
-                         XpuDnnLine out, int64_t count);
+void xpu_dnn_log_softmax(
+    xdnn_pytorch::ScalarType in_type, XpuDnnLine in, xdnn_pytorch::ScalarType out_type, XpuDnnLine out, int64_t count);
 
 // grad_in = grad_out - exp(output) * sum(grad_out) over one line. grad_out and output have `type`.
-void xpu_dnn_log_softmax_backward(xdnn_pytorch::ScalarType type, XpuDnnLine grad_out, XpuDnnLine output,
-                                  xdnn_pytorch::ScalarType grad_in_type, XpuDnnLine grad_in, int64_t count);
+void xpu_dnn_log_softmax_backward(
+    xdnn_pytorch::ScalarType type, XpuDnnLine grad_out, XpuDnnLine output, xdnn_pytorch::ScalarType grad_in_type,
+    XpuDnnLine grad_in, int64_t count);
 
 // `in` is batch x classes; `out` has one element, or one per sample when nothing is reduced. False when a target is
 // neither a class nor ignore_index; then out is not complete.
-bool xpu_dnn_nll(const XpuDnnNll* problem, const void* in, int64_t in_row_stride, int64_t in_column_stride,
-                 XpuDnnLine out);
+bool xpu_dnn_nll(
+    const XpuDnnNll* problem, const void* in, int64_t in_row_stride, int64_t in_column_stride, XpuDnnLine out);
 
 // total_weight.data may be null: it is computed. grad_in is overwritten entirely. False as above.
-bool xpu_dnn_nll_backward(const XpuDnnNll* problem, XpuDnnLine grad_out, const void* total_weight, void* grad_in,
-                          int64_t grad_in_row_stride, int64_t grad_in_column_stride);
+bool xpu_dnn_nll_backward(
+    const XpuDnnNll* problem, XpuDnnLine grad_out, const void* total_weight, void* grad_in, int64_t grad_in_row_stride,
+    int64_t grad_in_column_stride);
 
 } // extern "C"

@@ -8,9 +8,13 @@
 
 using namespace xpuemu;
 
-template <typename T> static T* pointer(const XpuDnnLine& line) { return static_cast<T*>(line.data); }
+template <typename T>
+static T* pointer(const XpuDnnLine& line) {
+    return static_cast<T*>(line.data);
+}
 
-template <typename In, typename Out> static void logSoftmax(XpuDnnLine in, XpuDnnLine out, int64_t count) {
+template <typename In, typename Out>
+static void logSoftmax(XpuDnnLine in, XpuDnnLine out, int64_t count) {
     const In* from = pointer<const In>(in);
     Out* to = pointer<Out>(out);
     float largest = -std::numeric_limits<float>::infinity();
@@ -45,7 +49,8 @@ static void logSoftmaxBackward(XpuDnnLine grad_out, XpuDnnLine output, XpuDnnLin
 }
 
 // Calls f(TypeTag<A>, TypeTag<B>).
-template <typename F> static void dispatchTwo(ScalarType a, ScalarType b, F f) {
+template <typename F>
+static void dispatchTwo(ScalarType a, ScalarType b, F f) {
     dispatchFloating(a, false, [&](auto first) {
         return dispatchFloating(b, false, [&](auto second) {
             f(first, second);
@@ -60,21 +65,24 @@ XPUEMU_EXPORT bool xpu_dnn_supports(ScalarType type) {
     return dispatchFloating(type, false, [](auto) { return true; });
 }
 
-XPUEMU_EXPORT void xpu_dnn_log_softmax(ScalarType in_type, XpuDnnLine in, ScalarType out_type, XpuDnnLine out,
-                                       int64_t count) {
+XPUEMU_EXPORT void
+xpu_dnn_log_softmax(ScalarType in_type, XpuDnnLine in, ScalarType out_type, XpuDnnLine out, int64_t count) {
     dispatchTwo(in_type, out_type, [&](auto from, auto to) {
         logSoftmax<typename decltype(from)::type, typename decltype(to)::type>(in, out, count);
     });
 }
 
-XPUEMU_EXPORT void xpu_dnn_log_softmax_backward(ScalarType type, XpuDnnLine grad_out, XpuDnnLine output,
-                                                ScalarType grad_in_type, XpuDnnLine grad_in, int64_t count) {
+XPUEMU_EXPORT void xpu_dnn_log_softmax_backward(
+    ScalarType type, XpuDnnLine grad_out, XpuDnnLine output, ScalarType grad_in_type, XpuDnnLine grad_in,
+    int64_t count) {
     dispatchTwo(type, grad_in_type, [&](auto from, auto to) {
-        logSoftmaxBackward<typename decltype(from)::type, typename decltype(to)::type>(grad_out, output, grad_in,
-                                                                                       count);
+        logSoftmaxBackward<typename decltype(from)::type, typename decltype(to)::type>(
+            grad_out, output, grad_in, count);
     });
 }
 
-XPUEMU_EXPORT const char* xpu_dnn_component_set(void) { return XPUEMU_COMPONENT_SET; }
+XPUEMU_EXPORT const char* xpu_dnn_component_set(void) {
+    return XPUEMU_COMPONENT_SET;
+}
 
 } // extern "C"

@@ -13,15 +13,17 @@ static int64_t targetOf(const XpuDnnNll& problem, int64_t sample) {
                                : static_cast<const int64_t*>(problem.target.data)[index];
 }
 
-template <typename T> static float weightOf(const XpuDnnNll& problem, int64_t target) {
+template <typename T>
+static float weightOf(const XpuDnnNll& problem, int64_t target) {
     return problem.weight.data == nullptr
                ? 1.0f
                : toFloat(static_cast<const T*>(problem.weight.data)[target * problem.weight.stride]);
 }
 
-// Calls f(sample, target, weight) for every sample that is not ignored, and ignored(sample) for the others. False when a
-// target is no class.
-template <typename T, typename F, typename G> static bool forEachSample(const XpuDnnNll& problem, F f, G ignored) {
+// Calls f(sample, target, weight) for every sample that is not ignored, and ignored(sample) for the others. False when
+// a target is no class.
+template <typename T, typename F, typename G>
+static bool forEachSample(const XpuDnnNll& problem, F f, G ignored) {
     for (int64_t sample = 0; sample < problem.batch; ++sample) {
         const int64_t target = targetOf(problem, sample);
         if (target == problem.ignore_index) {
@@ -63,8 +65,9 @@ static bool forward(const XpuDnnNll& problem, const T* in, int64_t row_stride, i
 }
 
 template <typename T>
-static bool backward(const XpuDnnNll& problem, XpuDnnLine grad_out, const T* total_weight, T* grad_in,
-                     int64_t row_stride, int64_t column_stride) {
+static bool backward(
+    const XpuDnnNll& problem, XpuDnnLine grad_out, const T* total_weight, T* grad_in, int64_t row_stride,
+    int64_t column_stride) {
     for (int64_t sample = 0; sample < problem.batch; ++sample) {
         for (int64_t c = 0; c < problem.classes; ++c) {
             grad_in[sample * row_stride + c * column_stride] = fromFloat<T>(0);
@@ -93,20 +96,22 @@ static bool backward(const XpuDnnNll& problem, XpuDnnLine grad_out, const T* tot
 
 extern "C" {
 
-XPUEMU_EXPORT bool xpu_dnn_nll(const XpuDnnNll* problem, const void* in, int64_t in_row_stride,
-                               int64_t in_column_stride, XpuDnnLine out) {
+XPUEMU_EXPORT bool
+xpu_dnn_nll(const XpuDnnNll* problem, const void* in, int64_t in_row_stride, int64_t in_column_stride, XpuDnnLine out) {
     return dispatchFloating(problem->type, false, [&](auto tag) {
         using T = typename decltype(tag)::type;
         return forward<T>(*problem, static_cast<const T*>(in), in_row_stride, in_column_stride, out);
     });
 }
 
-XPUEMU_EXPORT bool xpu_dnn_nll_backward(const XpuDnnNll* problem, XpuDnnLine grad_out, const void* total_weight,
-                                        void* grad_in, int64_t grad_in_row_stride, int64_t grad_in_column_stride) {
+XPUEMU_EXPORT bool xpu_dnn_nll_backward(
+    const XpuDnnNll* problem, XpuDnnLine grad_out, const void* total_weight, void* grad_in, int64_t grad_in_row_stride,
+    int64_t grad_in_column_stride) {
     return dispatchFloating(problem->type, false, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        return backward<T>(*problem, grad_out, static_cast<const T*>(total_weight), static_cast<T*>(grad_in),
-                           grad_in_row_stride, grad_in_column_stride);
+        return backward<T>(
+            *problem, grad_out, static_cast<const T*>(total_weight), static_cast<T*>(grad_in), grad_in_row_stride,
+            grad_in_column_stride);
     });
 }
 

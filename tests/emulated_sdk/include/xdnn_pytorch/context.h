@@ -26,16 +26,16 @@ enum DeviceType {
 };
 
 class DeviceInfo {
-  public:
+public:
     explicit DeviceInfo(DeviceType type) : type_(type) {}
     DeviceType type() const { return type_; }
 
-  private:
+private:
     DeviceType type_;
 };
 
 class Context {
-  public:
+public:
     explicit Context(DeviceInfo device) : device_(device) {}
     Context(const Context&) = delete;
     Context& operator=(const Context&) = delete;
@@ -46,7 +46,7 @@ class Context {
 
     XPUStream xpu_stream = nullptr; // null: the default stream of the calling thread's current device
 
-  private:
+private:
     DeviceInfo device_;
 };
 

@@ -32,12 +32,15 @@ struct Tensor {
     ScalarType type = ScalarType::UnknownScalarType;
     void* data = nullptr;
 
-    template <typename T> T* ptr() const { return static_cast<T*>(data); }
+    template <typename T>
+    T* ptr() const {
+        return static_cast<T*>(data);
+    }
 };
 
 // A number from the host. There is no way to make a double-precision one: only the two creators are publicly known.
 class Scalar {
-  public:
+public:
     Scalar() = default;
 
     static Scalar create(int64_t value) {
@@ -57,8 +60,9 @@ class Scalar {
     int64_t data = 0; // the value's bytes, zero padded
 };
 
-template <typename T> class optional {
-  public:
+template <typename T>
+class optional {
+public:
     optional() = default;
     optional(const T& value) : has_value_(true), value_(value) {} // implicit: a plain value stands for itself
 
@@ -66,19 +70,19 @@ template <typename T> class optional {
     explicit operator bool() const { return has_value_; }
     const T& value() const { return value_; } // the default T when there is none
 
-  private:
+private:
     bool has_value_ = false;
     T value_{};
 };
 
 class StringView {
-  public:
+public:
     StringView() = default;
     StringView(const char* text) : text_(text) {} // implicit, as clients use it
 
     const std::string& str() const { return text_; }
 
-  private:
+private:
     std::string text_;
 };
 

@@ -25,39 +25,44 @@ int sub_scalar(Context* ctx, const Tensor& self, const Scalar& other, const Scal
 int mul_tensor(Context* ctx, const Tensor& self, const Tensor& other, Tensor& out);
 int mul_scalar(Context* ctx, const Tensor& self, const Scalar& other, Tensor& out);
 int div_tensor(Context* ctx, const Tensor& self, const Tensor& other, Tensor& out);
-int div_tensor_mode(Context* ctx, const Tensor& self, const Tensor& other,
-                    const optional<StringView>& rounding_mode, Tensor& out);
+int div_tensor_mode(
+    Context* ctx, const Tensor& self, const Tensor& other, const optional<StringView>& rounding_mode, Tensor& out);
 int div_scalar(Context* ctx, const Tensor& self, const Scalar& other, Tensor& out);
 
 // Element-wise with one input. cast takes both types from its tensors; with equal types it is a strided copy.
 int fill__scalar(Context* ctx, const Tensor& self, const Scalar& value, Tensor& out);
 int cast(Context* ctx, const Tensor& self, Tensor& out);
 int relu(Context* ctx, const Tensor& self, Tensor& out);
-int threshold_backward(Context* ctx, const Tensor& grad_output, const Tensor& self, const Scalar& threshold,
-                       Tensor& grad_input);
+int threshold_backward(
+    Context* ctx, const Tensor& grad_output, const Tensor& self, const Scalar& threshold, Tensor& grad_input);
 
 // Reductions. dtype, when given, is the output's.
 int sum(Context* ctx, const Tensor& self, const optional<ScalarType>& dtype, Tensor& out);
-int sum_dim_IntList(Context* ctx, const Tensor& self, const std::vector<int64_t>& dim, bool keepdim,
-                    const optional<ScalarType>& dtype, Tensor& out);
+int sum_dim_IntList(
+    Context* ctx, const Tensor& self, const std::vector<int64_t>& dim, bool keepdim, const optional<ScalarType>& dtype,
+    Tensor& out);
 int mean(Context* ctx, const Tensor& self, const optional<ScalarType>& dtype, Tensor& out);
-int mean_dim(Context* ctx, const Tensor& self, const std::vector<int64_t>& dim, bool keepdim,
-             const optional<ScalarType>& dtype, Tensor& out);
+int mean_dim(
+    Context* ctx, const Tensor& self, const std::vector<int64_t>& dim, bool keepdim, const optional<ScalarType>& dtype,
+    Tensor& out);
 
 // Classification losses. reduction: 0 none, 1 mean, 2 sum. An absent weight weighs every class by 1; an absent
 // total_weight is computed.
 int log_softmax(Context* ctx, const Tensor& self, int64_t dim, const optional<ScalarType>& dtype, Tensor& out);
-int _log_softmax_backward_data(Context* ctx, const Tensor& grad_output, const Tensor& output, int64_t dim,
-                               const optional<ScalarType>& input_dtype, Tensor& grad_input);
-int nll_loss(Context* ctx, const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
-             int64_t ignore_index, Tensor& out);
-int nll_loss_backward(Context* ctx, const Tensor& grad_output, const Tensor& self, const Tensor& target,
-                      const Tensor& weight, int64_t reduction, int64_t ignore_index, const Tensor& total_weight,
-                      Tensor& grad_input);
+int _log_softmax_backward_data(
+    Context* ctx, const Tensor& grad_output, const Tensor& output, int64_t dim, const optional<ScalarType>& input_dtype,
+    Tensor& grad_input);
+int nll_loss(
+    Context* ctx, const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
+    int64_t ignore_index, Tensor& out);
+int nll_loss_backward(
+    Context* ctx, const Tensor& grad_output, const Tensor& self, const Tensor& target, const Tensor& weight,
+    int64_t reduction, int64_t ignore_index, const Tensor& total_weight, Tensor& grad_input);
 
 // Matrix products. addmm: beta * self + alpha * (mat1 @ mat2).
-int addmm(Context* ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
-          const Scalar& alpha, Tensor& out);
+int addmm(
+    Context* ctx, const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha,
+    Tensor& out);
 int mm(Context* ctx, const Tensor& self, const Tensor& mat2, Tensor& out);
 int bmm(Context* ctx, const Tensor& self, const Tensor& mat2, Tensor& out);
 

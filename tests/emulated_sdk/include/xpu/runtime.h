@@ -60,10 +60,12 @@ int xpu_event_query(XPUEvent event);
 int xpu_wait(XPUStream stream = NULL);
 
 // Kernels given as device code.
-int xpu_create_sd_func(XPUFunc* pfunc, uint64_t code_addr, uint32_t code_byte_size, uint32_t code_pc,
-                       uint32_t param_dword_size, uint64_t hash, const char* name = NULL, bool on_xpu = false);
-int xpu_create_cl_func(XPUFunc* pfunc, uint64_t code_addr, uint32_t code_byte_size, uint32_t code_pc,
-                       uint32_t param_dword_size, uint64_t hash, const char* name = NULL, bool on_xpu = false);
+int xpu_create_sd_func(
+    XPUFunc* pfunc, uint64_t code_addr, uint32_t code_byte_size, uint32_t code_pc, uint32_t param_dword_size,
+    uint64_t hash, const char* name = NULL, bool on_xpu = false);
+int xpu_create_cl_func(
+    XPUFunc* pfunc, uint64_t code_addr, uint32_t code_byte_size, uint32_t code_pc, uint32_t param_dword_size,
+    uint64_t hash, const char* name = NULL, bool on_xpu = false);
 int xpu_launch_config(int nclusters, int ncores, XPUStream stream = NULL);
 int xpu_launch_argument_set(const void* arg, size_t size, size_t offset);
 int xpu_launch_async(XPUFunc func);
