@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from operator import mul
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .elf import (
     DT_GNU_HASH,
@@ -224,6 +225,10 @@ class Symbols:
             index, self.strings[name : max(end, name)], value, info >> 4, info & 15, other & 3, section, version
         )
 
+    def is_named(self, number: int, text: bytes) -> bool:
+        """Whether a symbol's name is `text`, which ends in NUL."""
+        return self.strings.startswith(text, self._name.unpack_from(self.symtab, number * self.entry)[0])
+
     def lookup(self, name: bytes, hashed: Optional[int] = None) -> Iterator[Symbol]:
         """Every symbol of this name that the hash table leads to. `hashed` is `gnu_hash(name)`."""
         if not self.nbuckets:
@@ -234,7 +239,7 @@ class Symbols:
             for _ in range(self.chain_count):
                 if not 0 < index < self.chain_count:
                     return
-                if self.strings.startswith(wanted, self._name.unpack_from(self.symtab, index * self.entry)[0]):
+                if self.is_named(index, wanted):
                     yield self.symbol(index)
                 index = self.chain[index]
             return
@@ -251,7 +256,7 @@ class Symbols:
             entry = self.chain[at]
             if (entry ^ value) >> 1 == 0:
                 index = at + self.symoffset
-                if self.strings.startswith(wanted, self._name.unpack_from(self.symtab, index * self.entry)[0]):
+                if self.is_named(index, wanted):
                     yield self.symbol(index)
             if entry & 1:
                 return
@@ -315,12 +320,28 @@ def read_symbols(file: Elf) -> Symbols:
     return Symbols(file)
 
 
+_LONGEST = 512
+_POWERS = tuple(pow(33, power, 1 << 32) for power in range(_LONGEST, -1, -1))
+_WEIGHTS: Dict[int, Tuple[int, Tuple[int, ...]]] = {}
+
+
 def gnu_hash(name: bytes) -> int:
-    """dl_new_hash of glibc's elf/dl-lookup.c."""
-    value = 5381
-    for byte in name:
-        value = (value * 33 + byte) & 0xFFFFFFFF
-    return value
+    """dl_new_hash of glibc's elf/dl-lookup.c: 5381 * 33**n + sum(byte * 33**place), modulo 2**32.
+
+    Written as a product of sequences because a loop over the bytes is what a whole symbol check would spend its
+    time on.
+    """
+    size = len(name)
+    if size > _LONGEST:
+        value = 5381
+        for byte in name:
+            value = (value * 33 + byte) & 0xFFFFFFFF
+        return value
+    weights = _WEIGHTS.get(size)
+    if weights is None:
+        weights = _WEIGHTS[size] = 5381 * _POWERS[_LONGEST - size], _POWERS[_LONGEST - size + 1 :]
+    total: int = weights[0] + sum(map(mul, name, weights[1]))
+    return total & 0xFFFFFFFF
 
 
 def sysv_hash(name: bytes) -> int:

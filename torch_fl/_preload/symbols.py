@@ -5,7 +5,7 @@ Versions: glibc elf/dl-version.c. Symbols: what relocation under RTLD_NOW looks 
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import dlerror, elf, preconditions
 from .elf import Elf, ElfError
@@ -21,6 +21,7 @@ from .elf_symbols import (
     STV_INTERNAL,
     Reference,
     Symbol,
+    Symbols,
     gnu_hash,
 )  # fmt: skip
 from .elf_versions import Found
@@ -114,11 +115,20 @@ def check_isa(mapper: Mapper, order: Sequence[int]) -> List[Problem]:
     return problems
 
 
+_Answer = Tuple[Optional[int], Optional[int]]
+"""(index of the object that serves a symbol or None, index of one that makes check_match abort or None)"""
+
+
+_Table = Tuple[int, Symbols, int, int, Sequence[int], int, int, Sequence[int], int]
+"""(index of an object, its symbols, and the parts of its GNU hash table); the first part is 0 without such a table"""
+
+
 class _Scope(NamedTuple):
     """Objects in lookup order, and what has been asked of them already."""
 
     objects: Tuple[int, ...]
-    answers: Dict[Tuple[bytes, Optional[Found]], Tuple[Optional[int], Optional[int]]]
+    tables: List[_Table]
+    answers: Dict[Tuple[bytes, Optional[Found]], _Answer]
 
 
 class Relocator:
@@ -129,11 +139,10 @@ class Relocator:
         self.global_scope = tuple(global_scope)
         self.root = root
         self.search_list = tuple(search_list)
-        self.everything = range(len(mapper.maps))
         self._scopes: Dict[int, _Scope] = {}
         self._versions: Dict[int, Dict[int, Found]] = {}
         self._hashes: Dict[bytes, int] = {}
-        self._unreadable: Set[int] = set()
+        self._symbols: Dict[int, Optional[Symbols]] = {}
         self.tls: Optional[preconditions.StaticTls] = None
         self._tls_placed: Set[int] = set()
 
@@ -170,7 +179,7 @@ class Relocator:
             key = (reference.name, version)
             answer = answers.get(key)
             if answer is None:
-                answer = answers[key] = self._lookup(reference.name, version, scope.objects)
+                answer = answers[key] = self._lookup(reference.name, version, scope)
             provider, aborting = answer
             if aborting is not None or (provider is None and reference.bind != STB_WEAK):
                 trouble[reference.number] = (reference, version, aborting)
@@ -218,7 +227,7 @@ class Relocator:
             if relocation.symbol:
                 reference = file.symbols.symbol(relocation.symbol)
                 if reference.section == SHN_UNDEF:
-                    found, _ = self._lookup(reference.name, None, self._scope(index).objects)
+                    found, _ = self._lookup(reference.name, None, self._scope(index))
                     if found is None:
                         continue
                     owner = found
@@ -250,40 +259,78 @@ class Relocator:
         found = self._scopes.get(key)
         if found is None:
             local = self.search_list if key == self.root else ()
-            members = dict.fromkeys((*self.global_scope, *local))
-            found = self._scopes[key] = _Scope(tuple(members), {})
+            members = tuple(dict.fromkeys((*self.global_scope, *local)))
+            found = self._scopes[key] = _Scope(members, list(self._hash_tables(members)), {})
         return found
 
-    def _lookup(
-        self, name: bytes, version: Optional[Found], objects: Sequence[int]
-    ) -> Tuple[Optional[int], Optional[int]]:
-        """(index of the object that serves the symbol or None, index of one that makes check_match abort or None)."""
+    def _lookup(self, name: bytes, version: Optional[Found], scope: _Scope) -> _Answer:
+        """Who serves a symbol: the objects of a scope in order, each through its hash table (do_lookup_x).
+
+        The common case is decided in this one loop; whatever is unusual about a symbol goes to `_match`.
+        """
         hashed = self._hashes.get(name)
         if hashed is None:
             hashed = self._hashes[name] = gnu_hash(name)
-        for index in objects:
-            file = self.mapper.maps[index].elf
-            if file is None or index in self._unreadable:
-                continue
-            try:
-                symbols = file.symbols
-                if symbols.gnu:
-                    word = symbols.bloom[(hashed >> symbols.word_shift) & symbols.bloom_mask]
-                    bits = symbols.word_bits
-                    if not (word >> (hashed & bits)) & (word >> ((hashed >> symbols.bloom_shift) & bits)) & 1:
-                        continue
-                candidates = list(symbols.lookup(name, hashed))
-            except (ElfError, OSError):
-                self._unreadable.add(index)
-                continue
-            if not candidates:
-                continue
-            chosen, aborts = self._match(index, candidates, version)
+        wanted, text = hashed | 1, name + b"\0"
+        for index, symbols, bits, word_shift, bloom, bloom_mask, bloom_shift, buckets, nbuckets in scope.tables:
+            if bits:
+                word = bloom[(hashed >> word_shift) & bloom_mask]
+                if not (word >> (hashed & bits)) & (word >> ((hashed >> bloom_shift) & bits)) & 1:
+                    continue
+                at = buckets[hashed % nbuckets] - symbols.symoffset
+                if at < 0:
+                    continue
+                chain = symbols.chain
+                while chain[at] | 1 != wanted or not symbols.is_named(at + symbols.symoffset, text):
+                    if chain[at] & 1:
+                        at = -1
+                        break
+                    at += 1
+                if at < 0:
+                    continue
+                if self._plainly(index, symbols, at + symbols.symoffset, version):
+                    return index, None
+            chosen, aborts = self._match(index, list(symbols.lookup(name, hashed)), version)
             if aborts:
                 return None, index
             if chosen is not None:
                 return index, None
         return None, None
+
+    def _hash_tables(self, members: Iterable[int]) -> Iterator[_Table]:
+        for index in members:
+            found = self._tables(index)
+            if found is not None:
+                bits = found.word_bits if found.gnu else 0
+                yield (
+                    index, found, bits, found.word_shift, found.bloom, found.bloom_mask, found.bloom_shift,
+                    found.buckets, found.nbuckets,
+                )  # fmt: skip
+
+    def _tables(self, index: int) -> Optional[Symbols]:
+        """The symbol tables of an object, None when it has none that can be read."""
+        try:
+            return self._symbols[index]
+        except KeyError:
+            file = self.mapper.maps[index].elf
+            try:
+                found = None if file is None else file.symbols
+            except (ElfError, OSError):
+                found = None
+            self._symbols[index] = found if found is not None and found.nbuckets else None
+            return self._symbols[index]
+
+    def _plainly(self, index: int, symbols: Symbols, number: int, version: Optional[Found]) -> bool:
+        """Whether a symbol serves without any of the special cases of check_match."""
+        symbol = symbols.symbol(number)
+        if not symbol.value or not symbol.section or symbol.type not in DEFINED_TYPES or not _serves(symbol):
+            return False
+        if not symbol.version:
+            return version is None and symbol.version is None
+        if version is None:
+            return symbol.version & 0x7FFF < 3
+        own = self._version_table(index).get(symbol.version & 0x7FFF)
+        return own is not None and own.hash == version.hash and own.name == version.name
 
     def _match(
         self, index: int, candidates: Sequence[Symbol], version: Optional[Found]
@@ -342,16 +389,12 @@ class Relocator:
         found: List[Provider] = []
         inside = set(self._scope(self.root).objects)
         hashed = self._hashes[name]
-        for index in self.everything:
-            entry = self.mapper.maps[index]
-            if entry.elf is None:
-                continue
-            try:
-                candidates = list(entry.elf.symbols.lookup(name, hashed))
-            except (ElfError, OSError):
+        for index, entry in enumerate(self.mapper.maps):
+            symbols = self._tables(index)
+            if symbols is None:
                 continue
             table = self._version_table(index)
-            for symbol in candidates:
+            for symbol in symbols.lookup(name, hashed):
                 if symbol.section == SHN_UNDEF:
                     continue
                 own = table.get((symbol.version or 0) & 0x7FFF)
