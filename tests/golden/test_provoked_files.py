@@ -225,6 +225,20 @@ def test_other_texts_in_the_place_of_a_library(tmp_path: Path, text: str, word: 
     assert word in finding["cause"]
 
 
+def test_a_text_of_somebody_else_is_not_shown(tmp_path: Path) -> None:
+    elfkit.write_text(tmp_path / "libb.so.1", "password = hunter2 " + "x" * 80 + "\n")
+    report = check(user_of(tmp_path, "libb.so.1"), LD_LIBRARY_PATH=str(tmp_path))
+    report.only("not-elf")
+    assert "hunter2" not in str(report.report)
+
+
+def test_a_pipe_in_the_place_of_a_library(tmp_path: Path) -> None:
+    """Reading it would wait for ever; so would the loader, so there is no trial."""
+    os.mkfifo(tmp_path / "libb.so.1")
+    report = check(user_of(tmp_path, "libb.so.1"), options=["--no-trial"], LD_LIBRARY_PATH=str(tmp_path))
+    assert report.only("not-loadable")["subject"] == f"{tmp_path}/libb.so.1"
+
+
 def test_a_directory_in_the_place_of_a_library(tmp_path: Path) -> None:
     (tmp_path / "libb.so.1").mkdir()
     finding = check(user_of(tmp_path, "libb.so.1"), LD_LIBRARY_PATH=str(tmp_path)).only("not-elf")

@@ -305,6 +305,23 @@ def test_it_works_where_torch_fl_is_not_installed(tmp_path: Path) -> None:
     assert "loader said: libgone.so.1: cannot open shared object file" in single.stdout
 
 
+def test_the_directory_of_a_torch_fl_that_is_on_no_path(machine: Machine) -> None:
+    """`python .../torch_fl/diagnose` examines the package it belongs to, and tries that one."""
+    place = machine.root / "elsewhere"
+    place.mkdir()
+    machine.stack.package.rename(place / "torch_fl")
+    shutil.copytree(machine.vendor.package, place / "torch_xmlir")
+    (machine.root / "elsewhere" / "xpu").symlink_to(machine.vendor.sdk)
+    done = subprocess.run(
+        [sys.executable, str(place / "torch_fl" / "diagnose"), "check", "--json"],
+        env=minimal_environment(PYTHONPATH=str(machine.stack.site)),
+        capture_output=True, text=True, check=False, cwd="/",
+    )  # fmt: skip
+    report = CheckUp(json.loads(done.stdout), done.returncode, done.stderr)
+    assert report.report["environment"]["package"] == str(place / "torch_fl")
+    assert outcome(report, "trial load")[0] == "ok", report.report
+
+
 def test_a_check_that_crashes_ends_nothing(machine: Machine) -> None:
     """A record that is no record: a list where a name is expected."""
     (machine.stack.package / "_build_config.py").write_text("DEPENDENCY_DIRS = (1, 2)\nTORCH_VERSION = ['2', '13']\n")

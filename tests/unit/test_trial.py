@@ -131,7 +131,7 @@ def test_the_stack_tells_its_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)  # `python -c` looks there first
     (tmp_path / "torch.py").write_text("__version__ = '9.9'\n")
     (tmp_path / "torch_fl.py").write_text("class flagos:\n    device_count = staticmethod(lambda: 3)\n")
-    attempt = trial.use_stack(minimal_environment(), 30)
+    attempt = trial.use_stack(minimal_environment(), "/nonexistent", 30)
     assert attempt.loads
     assert attempt.facts == {"torch": "9.9", "devices": 3}
 
@@ -143,7 +143,7 @@ def test_the_root_of_a_chain_of_exceptions_is_told(tmp_path: Path, monkeypatch: 
         "try:\n    raise OSError('libgone.so.1: cannot open')\nexcept OSError as error:\n"
         "    raise ImportError('torch_fl does not load') from error\n"
     )
-    attempt = trial.use_stack(minimal_environment(), 30)
+    attempt = trial.use_stack(minimal_environment(), "/nonexistent", 30)
     assert (attempt.stage, attempt.error, attempt.exception) == (
         "import torch_fl",
         "libgone.so.1: cannot open",

@@ -151,7 +151,7 @@ def trial_load(case: Examination) -> Result:
 
     def again() -> Optional[trial.Attempt]:
         changed = compare.profiling(case)
-        return trial.use_stack(changed, case.timeout) if changed and compare.profiler_is_off(attempt) else None
+        return case.try_stack(changed) if changed and compare.profiler_is_off(attempt) else None
 
     found = compare.unforeseen("torch_fl", foretold, attempt, again)
     if found is None and foretold.loads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import cached_property
-from typing import Callable, Dict, Optional, Tuple
+from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from torch_fl._preload import catalog, hook, host, places
 from torch_fl.diagnose import conclude_stack, predict, pyside, trial
@@ -93,8 +93,12 @@ class Examination:
         """The trial of the stack, None when it cannot be made."""
         if self.why_no_trial:
             return None
+        return self.try_stack(self.here.environment)
+
+    def try_stack(self, environment: Mapping[str, str]) -> trial.Attempt:
+        """One trial of the stack, in any environment."""
         self.progress("importing torch_fl in a child process")
-        return trial.use_stack(self.here.environment, self.timeout)
+        return trial.use_stack(environment, os.path.dirname(self.installed.directory or ""), self.timeout)
 
     @cached_property
     def question(self) -> Question:

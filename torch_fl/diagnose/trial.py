@@ -67,9 +67,12 @@ def open_file(path: str, environment: Mapping[str, str], timeout: float = DEFAUL
     return _attempt(("-S", "-s"), ("open", path), environment, timeout)
 
 
-def use_stack(environment: Mapping[str, str], timeout: float = DEFAULT_TIMEOUT) -> Attempt:
-    """Import torch and torch_fl in a child and ask for the device count. OSError: as above."""
-    return _attempt((), ("stack",), environment, timeout)
+def use_stack(environment: Mapping[str, str], site: str, timeout: float = DEFAULT_TIMEOUT) -> Attempt:
+    """Import torch and torch_fl in a child and ask for the device count. OSError: as above.
+
+    site   the directory that holds the torch_fl package, for an interpreter that finds none by itself
+    """
+    return _attempt((), ("stack", site), environment, timeout)
 
 
 def _attempt(

@@ -1,7 +1,8 @@
 """The child of a trial. Its text is handed to `python -c`; it stands alone and says what it does on a pipe.
 
     argv[1]   number of the pipe to report on
-    argv[2]   "open": dlopen argv[3] with RTLD_NOW, nothing else; "stack": import torch_fl and count the devices
+    argv[2]   "open": dlopen argv[3] with RTLD_NOW, nothing else
+              "stack": import torch_fl, from argv[3] unless this interpreter finds one, and count the devices
 
 Each line on the pipe is a JSON object. {"stage": ...} is written *before* the stage begins, so that the last line
 tells where a process that ended without a word had got to.
@@ -44,8 +45,9 @@ def open_file(path: str) -> None:
     say(loads=True)
 
 
-def use_stack() -> None:
+def use_stack(site: str) -> None:
     """Import torch_fl and ask its runtime for the number of devices."""
+    sys.path.append(site)
     say(stage="import torch")
     import torch
 
@@ -63,7 +65,7 @@ def main() -> None:
         if sys.argv[2] == "open":
             open_file(sys.argv[3])
         else:
-            use_stack()
+            use_stack(sys.argv[3])
     except Exception as error:
         say(loads=False, **told(error))
     sys.stdout.flush()

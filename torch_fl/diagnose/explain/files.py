@@ -28,7 +28,7 @@ _REASONS = {
     "not-page-aligned": "has segments that are not aligned to the pages of this machine",
     "nodlopen": "linked with -z nodlopen",
     "link-loop": "a symbolic link that leads back to itself",
-    "io": "the system reports an input/output error",
+    "io": "the system cannot read it as a file",
 }
 
 
@@ -108,6 +108,23 @@ register(
 )
 
 
+_LFS = "the file is a git-lfs pointer: the repository was cloned without the contents of its large files"
+_SCRIPT = "the file is a linker script: it tells a linker which library to use, and no loader reads it"
+_PAGE = "the file is a web page: a download brought an error page instead of the library"
+
+
+def _kind_of_text(head: Optional[str]) -> Optional[str]:
+    """What a text is that often takes the place of a library, by its first line; None for any other."""
+    line = head or ""
+    if line.startswith("version https://git-lfs"):
+        return _LFS
+    if "GNU ld script" in line or line.startswith(("GROUP", "INPUT")):
+        return _SCRIPT
+    if line.lstrip().lower().startswith(("<!doctype", "<html")):
+        return _PAGE
+    return None
+
+
 def not_elf(problem: facts.BadFile, head: Optional[str], label: str = words.WOULD_SAY) -> Finding:
     """Text, a directory, or other contents that are not ELF. `head`: the first line when it is text."""
     seen = _REASONS[problem.reason]
@@ -115,17 +132,15 @@ def not_elf(problem: facts.BadFile, head: Optional[str], label: str = words.WOUL
     fix = _reinstall(problem.path)
     commands: Tuple[str, ...] = ()
     rows = [Fact(problem.path, seen)]
-    if head is not None:
-        rows.append(Fact("first line", head))
-        if head.startswith("version https://git-lfs"):
-            cause = "the file is a git-lfs pointer: the repository was cloned without the contents of its large files"
-            fix = "fetch the contents of the large files of the repository that the file belongs to"
-            commands = (f"git -C {shell_word(os.path.dirname(problem.path))} lfs pull",)
-        elif "GNU ld script" in head or head.startswith(("GROUP", "INPUT", "/* GNU ld")):
-            cause = "the file is a linker script: it tells a linker which library to use, and no loader reads it"
-            fix = "open the library that the script names instead"
-        elif head.lstrip().lower().startswith(("<!doctype", "<html")):
-            cause = "the file is a web page: a download brought an error page instead of the library"
+    kind = _kind_of_text(head)
+    if kind is not None:  # the first line of any other text is nobody's business
+        rows.append(Fact("first line", head or ""))
+        cause = kind
+    if kind == _LFS:
+        fix = "fetch the contents of the large files of the repository that the file belongs to"
+        commands = (f"git -C {shell_word(os.path.dirname(problem.path))} lfs pull",)
+    elif kind == _SCRIPT:
+        fix = "open the library that the script names instead"
     return Finding(
         "not-elf",
         Severity.ERROR,
@@ -281,9 +296,9 @@ def _move_away(path: str) -> str:
 register(
     Page(
         "not-loadable",
-        "the file is ELF, and of a kind that cannot be loaded",
-        "The file is an ELF file that dlopen() refuses: an executable, an object file, a file of debug information, "
-        "one linked with -z nodlopen, or one with damaged headers.",
+        "the file is of a kind that cannot be loaded",
+        "The file is one that dlopen() refuses: an executable, an object file, a file of debug information, a library "
+        "linked with -z nodlopen, one with damaged headers, or no regular file at all.",
         "dlopen() takes shared objects (ET_DYN) with a dynamic section and loadable segments aligned to the page "
         "size of the machine.",
         _CHECKS_SOURCE,
@@ -299,7 +314,7 @@ def not_loadable(problem: facts.BadFile, label: str = words.WOULD_SAY) -> Findin
         "not-loadable",
         Severity.ERROR,
         problem.path,
-        f"{problem.path} is an ELF file that cannot be loaded",
+        f"{problem.path} is of a kind that cannot be loaded",
         (
             *_asks(problem),
             Evidence("file", (Fact(problem.path, _REASONS.get(problem.reason, problem.reason)),)),
