@@ -87,7 +87,11 @@ auto boundWithoutGil(Function&& function) {
 } // namespace
 
 PYBIND11_MODULE(_C, module) {
-    torch_fl::registerRuntime();
+    try {
+        torch_fl::registerRuntime();
+    } catch (const c10::Error& error) {
+        throw py::import_error(error.what_without_backtrace());
+    }
 
     module.def("_device_count", &torch_fl::kunlunxin::deviceCount);
     module.def("_device_count_failure", bound(torch_fl::kunlunxin::deviceCountFailure));

@@ -20,9 +20,14 @@ constinit std::atomic<bool> initialized{false};
 } // namespace
 
 void registerRuntime() {
-    // Refuses a second name. torch itself refuses a second set of hooks.
+    TORCH_CHECK(
+        !c10::is_privateuse1_backend_registered() || c10::get_privateuse1_backend() == "flagos",
+        "PyTorch's PrivateUse1 device already belongs to the backend '",
+        c10::get_privateuse1_backend(),
+        "', and it has room for one");
     c10::register_privateuse1_backend("flagos");
     kunlunxin::watchForks();
+    // Refuses a second set, of an owner that did not give the device a name.
     at::RegisterPrivateUse1HooksInterface(std::make_unique<FlagosHooks>().release());
     // PyTorch keeps both for the life of the process and never deletes them.
     static const c10::impl::DeviceGuardImplRegistrar guard(
