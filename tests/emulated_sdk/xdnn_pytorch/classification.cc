@@ -33,7 +33,7 @@ struct Lines {
 
 // Queues f for each line along `dim`. The tensors must have one shape.
 template <int N, typename F>
-Error_t submitLines(Call& call, const std::array<const Operand*, N>& operands, int64_t dim, F f) {
+Error_t submitAlong(Call& call, const std::array<const Operand*, N>& operands, int64_t dim, F f) {
     const Operand& first = *operands[0];
     const int64_t wrapped = dim < 0 ? dim + first.dims() : dim;
     if (wrapped < 0 || wrapped >= first.dims()) {
@@ -71,7 +71,7 @@ logSoftmax(Call& call, const Tensor& self, int64_t dim, const xdnn_pytorch::opti
     if (dtype.has_value() && dtype.value() != out.type) {
         return call.fail(INVALID_PARAM);
     }
-    return submitLines<2>(
+    return submitAlong<2>(
         call, {&in, &to}, dim,
         [from = self.type, type = out.type](const std::array<XpuDnnLine, 2>& line, int64_t length) {
             xpu_dnn_log_softmax(from, line[0], type, line[1], length);
@@ -93,7 +93,7 @@ Error_t logSoftmaxBackward(
     if (grad_output.type != output.type || (input_dtype.has_value() && input_dtype.value() != grad_input.type)) {
         return call.fail(INVALID_PARAM);
     }
-    return submitLines<3>(
+    return submitAlong<3>(
         call, {&grad, &result, &to}, dim,
         [from = output.type, type = grad_input.type](const std::array<XpuDnnLine, 3>& line, int64_t length) {
             xpu_dnn_log_softmax_backward(from, line[0], line[1], type, line[2], length);

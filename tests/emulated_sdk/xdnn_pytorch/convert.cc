@@ -5,7 +5,7 @@
 #include "xdnn_pytorch/xdnn_pytorch.h"
 
 #include "common/export.h"
-#include "loop.h"
+#include "elementwise.h"
 
 using namespace xpuemu;
 
@@ -72,74 +72,58 @@ T read(const char* address) {
 }
 
 template <typename To, typename From>
-struct Cast {
-    Loop<2> loop;
-
-    void operator()() const {
-        loop.run([](const auto& p, const auto& step, int64_t count) {
-            if (step[0] == sizeof(To) && step[1] == sizeof(From)) {
-                for (int64_t i = 0; i < count; ++i) {
-                    reinterpret_cast<To*>(p[0])[i] = convert<To>(read<From>(p[1] + i * sizeof(From)));
-                }
-                return;
-            }
-            for (int64_t i = 0; i < count; ++i) {
-                *reinterpret_cast<To*>(p[0] + i * step[0]) = convert<To>(read<From>(p[1] + i * step[1]));
-            }
-        });
+void castLine(const void*, char* const* pointers, const int64_t* steps, int64_t count) {
+    if (steps[0] == sizeof(To) && steps[1] == sizeof(From)) {
+        for (int64_t i = 0; i < count; ++i) {
+            reinterpret_cast<To*>(pointers[0])[i] = convert<To>(read<From>(pointers[1] + i * sizeof(From)));
+        }
+        return;
     }
-};
+    for (int64_t i = 0; i < count; ++i) {
+        *reinterpret_cast<To*>(pointers[0] + i * steps[0]) = convert<To>(read<From>(pointers[1] + i * steps[1]));
+    }
+}
 
 // A copy between tensors of one type, which sees only the elements' size. U is an unsigned type of that size.
 template <typename U>
-struct StridedCopy {
-    Loop<2> loop;
-
-    void operator()() const {
-        loop.run([](const auto& p, const auto& step, int64_t count) {
-            if (step[0] == sizeof(U) && step[1] == sizeof(U)) {
-                std::memmove(p[0], p[1], static_cast<size_t>(count) * sizeof(U));
-                return;
-            }
-            for (int64_t i = 0; i < count; ++i) {
-                *reinterpret_cast<U*>(p[0] + i * step[0]) = *reinterpret_cast<const U*>(p[1] + i * step[1]);
-            }
-        });
+void copyLine(const void*, char* const* pointers, const int64_t* steps, int64_t count) {
+    if (steps[0] == sizeof(U) && steps[1] == sizeof(U)) {
+        std::memmove(pointers[0], pointers[1], static_cast<size_t>(count) * sizeof(U));
+        return;
     }
-};
-
-template <typename T>
-struct Fill {
-    Loop<1> loop;
-    T value;
-
-    void operator()() const {
-        loop.run([this](const auto& p, const auto& step, int64_t count) {
-            for (int64_t i = 0; i < count; ++i) {
-                *reinterpret_cast<T*>(p[0] + i * step[0]) = value;
-            }
-        });
+    for (int64_t i = 0; i < count; ++i) {
+        *reinterpret_cast<U*>(pointers[0] + i * steps[0]) = *reinterpret_cast<const U*>(pointers[1] + i * steps[1]);
     }
-};
-
-template <typename K>
-Error_t submitPair(Call& call, const Operand& from, const Operand& to) {
-    K kernel{};
-    XPUEMU_RETURN_IF_ERROR(makeLoop<2>(call, {&to, &from}, &kernel.loop));
-    return to.count == 0 ? SUCCESS : call.submit(kernel);
 }
 
-Error_t copy(Call& call, const Operand& from, const Operand& to) {
-    switch (to.element_size) {
-    case 1:
-        return submitPair<StridedCopy<uint8_t>>(call, from, to);
-    case 2:
-        return submitPair<StridedCopy<uint16_t>>(call, from, to);
-    case 4:
-        return submitPair<StridedCopy<uint32_t>>(call, from, to);
-    default:
-        return submitPair<StridedCopy<uint64_t>>(call, from, to);
+template <typename T>
+void fillLine(const void* state, char* const* pointers, const int64_t* steps, int64_t count) {
+    const T value = *static_cast<const T*>(state);
+    for (int64_t i = 0; i < count; ++i) {
+        *reinterpret_cast<T*>(pointers[0] + i * steps[0]) = value;
     }
+}
+
+LineFunction copyOf(int64_t element_size) {
+    switch (element_size) {
+    case 1:
+        return &copyLine<uint8_t>;
+    case 2:
+        return &copyLine<uint16_t>;
+    case 4:
+        return &copyLine<uint32_t>;
+    default:
+        return &copyLine<uint64_t>;
+    }
+}
+
+LineFunction castOf(ScalarType from, ScalarType to) {
+    constexpr LineFunction kNone = nullptr;
+    return dispatchAll(from, kNone, [to](auto source) {
+        return dispatchAll(to, kNone, [](auto target) -> LineFunction {
+            return &castLine<typename decltype(target)::type, typename decltype(source)::type>;
+        });
+    });
 }
 
 } // namespace
@@ -152,15 +136,8 @@ XPUEMU_EXPORT int cast(Context* ctx, const Tensor& self, Tensor& out) {
         Operand to;
         XPUEMU_RETURN_IF_ERROR(call.bind(self, &from));
         XPUEMU_RETURN_IF_ERROR(call.bind(out, &to));
-        if (self.type == out.type) {
-            return copy(call, from, to);
-        }
-        return dispatchAll(self.type, NOT_IMPLEMENT, [&](auto source) {
-            return dispatchAll(out.type, NOT_IMPLEMENT, [&](auto target) {
-                return submitPair<Cast<typename decltype(target)::type, typename decltype(source)::type>>(
-                    call, from, to);
-            });
-        });
+        const LineFunction line = self.type == out.type ? copyOf(to.element_size) : castOf(self.type, out.type);
+        return submitLines<2>(call, {&to, &from}, line, nullptr, 0);
     });
 }
 
@@ -174,10 +151,8 @@ XPUEMU_EXPORT int fill__scalar(Context* ctx, const Tensor& self, const Scalar& v
         }
         return dispatchAll(out.type, NOT_IMPLEMENT, [&](auto tag) {
             using T = typename decltype(tag)::type;
-            Fill<T> kernel{};
-            kernel.value = isFloating(value) ? convert<T>(scalarToFloat(value)) : convert<T>(scalarToInteger(value));
-            XPUEMU_RETURN_IF_ERROR(makeLoop<1>(call, {&to}, &kernel.loop));
-            return to.count == 0 ? SUCCESS : call.submit(kernel);
+            const T stored = isFloating(value) ? convert<T>(scalarToFloat(value)) : convert<T>(scalarToInteger(value));
+            return submitLines<1>(call, {&to}, &fillLine<T>, &stored, sizeof stored);
         });
     });
 }

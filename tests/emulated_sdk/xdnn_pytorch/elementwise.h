@@ -1,9 +1,22 @@
-// Element-wise kernels: a function of one or two elements, applied along strided lines.
+// Element-wise kernels: a function of elements, applied along strided lines.
 #pragma once
+
+#include <array>
+#include <cstddef>
+#include <type_traits>
 
 #include "loop.h"
 
 namespace xpuemu {
+
+// Works on `count` elements: pointer and step in bytes for each tensor. `state` is what the kernel captured. Only this
+// is instantiated per operator and type; everything around it is compiled once.
+using LineFunction = void (*)(const void* state, char* const* pointers, const int64_t* steps, int64_t count);
+
+// Queues `line` over the shape of operands[0], the output, to which the others are broadcast. `state` is copied.
+template <int N>
+Error_t submitLines(
+    Call& call, const std::array<const Operand*, N>& operands, LineFunction line, const void* state, size_t state_size);
 
 // Elements are loaded as what they are computed in: half precision as float, everything else as itself.
 template <typename T>
@@ -25,77 +38,57 @@ void store(char* address, V value) {
     }
 }
 
-// out = f(in), tensors 0 and 1. An output may be its input: each element is read before it is written, which is what
-// the ivdep pragma tells the compiler.
+// out = f(in). An output may be its input: each element is read before it is written, which is what the ivdep pragma
+// tells the compiler.
 template <typename T, typename F>
-struct Unary {
-    Loop<2> loop;
-    F f;
-
-    void operator()() const {
-        loop.run([&](const auto& p, const auto& step, int64_t count) {
-            if (step[0] == sizeof(T) && step[1] == sizeof(T)) {
-                char* const out = p[0];
-                const char* const in = p[1];
+void unaryLine(const void* state, char* const* pointers, const int64_t* steps, int64_t count) {
+    const F& f = *static_cast<const F*>(state);
+    char* const out = pointers[0];
+    const char* const in = pointers[1];
+    if (steps[0] == sizeof(T) && steps[1] == sizeof(T)) {
 #pragma GCC ivdep
-                for (int64_t i = 0; i < count; ++i) {
-                    store<T>(out + i * sizeof(T), f(load<T>(in + i * sizeof(T))));
-                }
-                return;
-            }
-            for (int64_t i = 0; i < count; ++i) {
-                store<T>(p[0] + i * step[0], f(load<T>(p[1] + i * step[1])));
-            }
-        });
+        for (int64_t i = 0; i < count; ++i) {
+            store<T>(out + i * sizeof(T), f(load<T>(in + i * sizeof(T))));
+        }
+        return;
     }
-};
+    for (int64_t i = 0; i < count; ++i) {
+        store<T>(out + i * steps[0], f(load<T>(in + i * steps[1])));
+    }
+}
 
-// out = f(a, b), tensors 0, 1 and 2.
+// out = f(a, b).
 template <typename T, typename F>
-struct Binary {
-    Loop<3> loop;
-    F f;
-
-    void operator()() const {
-        loop.run([&](const auto& p, const auto& step, int64_t count) {
-            char* const out = p[0];
-            const char* const a = p[1];
-            const char* const b = p[2];
-            constexpr int64_t kStep = sizeof(T);
-            if (step[0] == kStep && step[1] == kStep && step[2] == kStep) {
+void binaryLine(const void* state, char* const* pointers, const int64_t* steps, int64_t count) {
+    const F& f = *static_cast<const F*>(state);
+    char* const out = pointers[0];
+    const char* const a = pointers[1];
+    const char* const b = pointers[2];
+    constexpr int64_t kStep = sizeof(T);
+    if (steps[0] == kStep && steps[1] == kStep && steps[2] == kStep) {
 #pragma GCC ivdep
-                for (int64_t i = 0; i < count; ++i) {
-                    store<T>(out + i * kStep, f(load<T>(a + i * kStep), load<T>(b + i * kStep)));
-                }
-            } else if (step[0] == kStep && step[1] == kStep && step[2] == 0) {
-                const auto fixed = load<T>(b);
-#pragma GCC ivdep
-                for (int64_t i = 0; i < count; ++i) {
-                    store<T>(out + i * kStep, f(load<T>(a + i * kStep), fixed));
-                }
-            } else {
-                for (int64_t i = 0; i < count; ++i) {
-                    store<T>(out + i * step[0], f(load<T>(a + i * step[1]), load<T>(b + i * step[2])));
-                }
-            }
-        });
+        for (int64_t i = 0; i < count; ++i) {
+            store<T>(out + i * kStep, f(load<T>(a + i * kStep), load<T>(b + i * kStep)));
+        }
+        return;
     }
-};
+    for (int64_t i = 0; i < count; ++i) {
+        store<T>(out + i * steps[0], f(load<T>(a + i * steps[1]), load<T>(b + i * steps[2])));
+    }
+}
 
 // Queues out = f(in).
 template <typename T, typename F>
 Error_t submitUnary(Call& call, const Operand& in, const Operand& out, F f) {
-    Unary<T, F> kernel{{}, f};
-    XPUEMU_RETURN_IF_ERROR(makeLoop<2>(call, {&out, &in}, &kernel.loop));
-    return out.count == 0 ? SUCCESS : call.submit(kernel);
+    static_assert(std::is_trivially_copyable_v<F>);
+    return submitLines<2>(call, {&out, &in}, &unaryLine<T, F>, &f, sizeof f);
 }
 
 // Queues out = f(a, b).
 template <typename T, typename F>
 Error_t submitBinary(Call& call, const Operand& a, const Operand& b, const Operand& out, F f) {
-    Binary<T, F> kernel{{}, f};
-    XPUEMU_RETURN_IF_ERROR(makeLoop<3>(call, {&out, &a, &b}, &kernel.loop));
-    return out.count == 0 ? SUCCESS : call.submit(kernel);
+    static_assert(std::is_trivially_copyable_v<F>);
+    return submitLines<3>(call, {&out, &a, &b}, &binaryLine<T, F>, &f, sizeof f);
 }
 
 } // namespace xpuemu
