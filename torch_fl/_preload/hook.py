@@ -66,10 +66,12 @@ def wanted() -> bool:
 
     Raises ValueError, naming the variable and the value, for anything but 0, 1 and unset.
     """
+    if _run_as_tool():  # before anything that may raise: the check-up has to run whatever is wrong
+        return False
     value = host.settings().get(catalog.LOAD_VARIABLE, "1")
     if value not in ("0", "1"):
         raise ValueError(f"{catalog.LOAD_VARIABLE}={value!r} is not one of 0 (load nothing) and 1 (load, the default)")
-    return value == "1" and not _run_as_tool()
+    return value == "1"
 
 
 def _run_as_tool() -> bool:
