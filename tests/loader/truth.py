@@ -112,12 +112,7 @@ def child_host(env: Mapping[str, str], *, cwd: str | Path = "/", python: str | P
     own = host_module.current()
     settings = {"environment": dict(env), "mapped": (), "executable": os.path.realpath(python), "cwd": str(cwd)}
     settings["secure"] = False
-    host = own.replace(**{**settings, **facts})
-    return host.replace(tunables=_tunables(env.get("GLIBC_TUNABLES", "")))
-
-
-def _tunables(text: str) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in text.split(":") if "=" in part)
+    return own.replace(**{**settings, **facts})
 
 
 def ctypes_extension(python: str | Path = PYTHON) -> str:

@@ -91,14 +91,20 @@ class Host:
         return value
 
     def replace(self, **facts: Any) -> Host:
-        """Another Host with other facts, e.g. replace(environment={...}, mapped=()). What is not named is kept."""
+        """Another Host with other facts, e.g. replace(environment={...}, mapped=()).
+
+        What is not named is kept, except what was gathered and follows from a fact that is replaced: the tunables
+        from the environment, the loader and its directories from the executable, and so on.
+        """
         other = Host(**facts)
+        stale = {name for cause in facts for name in _FOLLOWS.get(cause, ()) if name in self._later}
         for name in Host.__annotations__:
-            if name not in facts:
-                if name in self.__dict__:
-                    other.__dict__[name] = self.__dict__[name]
-                else:
-                    other.__dict__.pop(name, None)
+            if name in facts:
+                continue
+            if name in self.__dict__ and name not in stale:
+                other.__dict__[name] = self.__dict__[name]
+            else:
+                other.__dict__.pop(name, None)
         other.__dict__["_later"] = {name: value for name, value in self._later.items() if name not in facts}
         return other
 
@@ -157,6 +163,18 @@ _GATHERED: Dict[str, Callable[[Host], Any]] = {
     "address_space": lambda host: process_image.address_space_limit(),
     "stack_executable": lambda host: process_image.stack_is_executable(),
 }
+
+
+_FOLLOWS: Dict[str, Tuple[str, ...]] = {
+    "executable": ("interpreter", "libc", "system_dirs", "lib_token"),
+    "interpreter": ("libc", "system_dirs", "lib_token"),
+    "system_dirs": ("lib_token",),
+    "environment": ("tunables",),
+    "secure": ("tunables",),
+    "libc_version": ("hwcaps", "legacy_hwcaps", "platform"),
+    "isa_level": ("hwcaps",),
+}
+"""What has to be gathered anew when a fact is replaced, unless it is given as well."""
 
 
 def current() -> Host:

@@ -10,7 +10,7 @@ import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from . import dlerror, elf, facts, preconditions
-from .facts import BadFile, Lookup, MissingLibrary, Problem, Refused, SkippedCandidate, Step, TruncatedFile
+from .facts import BadFile, ForeignLibc, Lookup, MissingLibrary, Problem, Refused, SkippedCandidate, Step, TruncatedFile
 from .host import Host
 from .process import GLOBAL, LOCAL, LinkMap, Process
 from .search import Searcher
@@ -102,13 +102,17 @@ class Mapper:
             self._refused(name, subject, path, refusal)
             return None
         cut = preconditions.touched_past_end(file, self.host.page_size)
+        if cut is None and file.damage is not None:
+            cut = preconditions.whole_size(file)
         if cut is not None:
             self.problems.append(TruncatedFile(path, cut, file.size))
-            if file.damage is not None:
-                return None
         elif file.damage is not None:
             self.problems.append(BadFile(path, name, subject, "damaged", None, None, "abort"))
+        if file.damage is not None:
             return None
+        foreign = preconditions.other_libc(file)
+        if foreign is not None:
+            self.problems.append(ForeignLibc(path, "musl", foreign))
         index = len(self.maps)
         entry = LinkMap(
             path, (name,), file.soname, file.device, file.inode, self._origin(path), file, loader, (), LOCAL, how
@@ -231,7 +235,10 @@ class Mapper:
         subject = lookup.requester
         if candidate is not None and candidate.verdict == facts.BAD_FILE:
             path = lookup.steps[-1].candidate or name
-            self.problems.append(BadFile(path, name, subject, candidate.reason, None, candidate.error))
+            shadows = None
+            if "/" not in name:
+                shadows = self.search.beyond(name, self._chain(requester), self.maps[0], path)
+            self.problems.append(BadFile(path, name, subject, candidate.reason, shadows, candidate.error))
             if name not in self.missing:
                 self.missing.append(name)
             return

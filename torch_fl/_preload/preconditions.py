@@ -14,6 +14,16 @@ _NT_GNU_PROPERTY, _X86_ISA_1_NEEDED = 5, 0xC0008002
 _MAX_NOTES = 1 << 16
 
 
+def whole_size(file: elf.Elf) -> Optional[int]:
+    """Bytes that the loadable segments ask for when the file is shorter than that; None for a whole file."""
+    needed = max((segment.offset + segment.filesz for segment in _loads(file)), default=0)
+    return needed if needed > file.size else None
+
+
+def _loads(file: elf.Elf) -> List[elf.Segment]:
+    return [segment for segment in file.segments if segment.type == elf.PT_LOAD]
+
+
 def touched_past_end(file: elf.Elf, page: int) -> Optional[int]:
     """Bytes that the file must have so that mapping it touches no page behind its end; None when it has them.
 
@@ -21,12 +31,11 @@ def touched_past_end(file: elf.Elf, page: int) -> Optional[int]:
     touches the page in which a segment's file data end (to clear the rest of it, dl-map-segments.h) and the dynamic
     section.
     """
-    loads = [segment for segment in file.segments if segment.type == elf.PT_LOAD]
-    if all(segment.offset + segment.filesz <= file.size for segment in loads):
+    needed = whole_size(file)
+    if needed is None:
         return None
     whole = -(-file.size // page) * page
-    needed = max(segment.offset + segment.filesz for segment in loads)
-    for segment in loads:
+    for segment in _loads(file):
         end = segment.offset + segment.filesz
         if segment.memsz > segment.filesz and end % page and end - 1 >= whole:
             return needed
@@ -38,11 +47,11 @@ def touched_past_end(file: elf.Elf, page: int) -> Optional[int]:
 
 def touched_by_relocation(file: elf.Elf, page: int) -> Optional[int]:
     """The same for relocation: tables that are read and places that are written; None when they are all there."""
-    loads = [segment for segment in file.segments if segment.type == elf.PT_LOAD]
-    if all(segment.offset + segment.filesz <= file.size for segment in loads):
+    needed = whole_size(file)
+    if needed is None:
         return None
+    loads = _loads(file)
     whole = -(-file.size // page) * page
-    needed = max(segment.offset + segment.filesz for segment in loads)
     pointers = (
         elf.DT_STRTAB,
         elf.DT_SYMTAB,
@@ -80,6 +89,16 @@ def _offset(loads: Iterable[elf.Segment], address: int) -> int:
         if segment.vaddr <= address < segment.vaddr + segment.filesz:
             return address - segment.vaddr + segment.offset
     return 0
+
+
+def other_libc(file: elf.Elf) -> Optional[str]:
+    """The DT_NEEDED entry (or PT_INTERP) that shows a file to be linked for musl; None for a glibc object."""
+    for name in file.needed:
+        if name.startswith("libc.musl-") or name == "libc.so":
+            return name
+    if file.interpreter is not None and "/ld-musl-" in file.interpreter:
+        return file.interpreter
+    return None
 
 
 def isa_needed(file: elf.Elf) -> int:

@@ -15,7 +15,7 @@ import re
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import elf, facts, preconditions
-from .facts import Lookup, Object, Problem
+from .facts import ForeignLibc, Lookup, Object, Problem
 from .host import Host, Mapped
 from .mapping import Mapper, freeze
 from .order import relocation_order
@@ -121,6 +121,10 @@ def dlopen(
     if visible not in (LOCAL, GLOBAL) or depth not in _DEPTHS:
         raise ValueError(f"visible={visible!r}, depth={depth!r}")
     mapper = Mapper(process.host, process.maps)
+    if process.host.libc == "musl":
+        mapper.problems.append(
+            ForeignLibc(process.host.executable, "musl", "the process runs on musl; these are glibc's rules")
+        )
     calling = 0
     if caller is not None:
         calling = next((index for index, entry in enumerate(process.maps) if entry.name == caller), 0)

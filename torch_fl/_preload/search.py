@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import dlerror, facts
 from .facts import Lookup, Step
@@ -17,6 +17,9 @@ from .ldcache import CACHE_IDS
 from .process import LinkMap
 from .tokens import Element, expand, split
 from .verify import Candidate, open_verify
+
+_MAX_SHADOWS = 20
+"""How many bad files in a row are looked behind."""
 
 
 class Found(NamedTuple):
@@ -36,6 +39,7 @@ class Searcher:
         self._lists: Dict[Tuple[str, str], Tuple[Element, ...]] = {}
         text = "" if host.secure else host.environment.get("LD_LIBRARY_PATH", "")
         self._library_path = text
+        self._ignored: Set[str] = set()
         self._steps: List[Step] = []
         self._errno = 0
         self._other_class = False
@@ -74,6 +78,19 @@ class Searcher:
             return self._finish(name, subject, None, None, "")
         stage, path, candidate = found
         return self._finish(name, subject, candidate, path, stage)
+
+    def beyond(self, name: str, chain: Sequence[LinkMap], program: LinkMap, bad: str) -> Optional[str]:
+        """The usable file that a search would come to if `bad` were not there; None when there is none."""
+        kept = self._steps, self._errno, self._other_class
+        self._ignored.add(bad)
+        for _ in range(_MAX_SHADOWS):
+            lookup, candidate = self.by_name(name, chain, program, "")
+            if candidate is None or candidate.verdict == facts.FOUND:
+                break
+            self._ignored.add(lookup.steps[-1].candidate or "")
+        self._ignored.clear()
+        self._steps, self._errno, self._other_class = kept
+        return lookup.path
 
     def _start(self) -> None:
         self._steps = []
@@ -257,7 +274,7 @@ class Searcher:
         return False
 
     def _try(self, stage: str, owner: Optional[str], element: Optional[str], path: str) -> Candidate:
-        candidate = open_verify(path, self.host)
+        candidate = open_verify(path, self.host) if path not in self._ignored else Candidate(facts.ABSENT, errno.ENOENT)
         self._errno = candidate.errno
         if candidate.verdict == facts.WRONG_CLASS:
             self._other_class = True
