@@ -261,7 +261,7 @@ def map_refused() -> Finding:
 @case
 def musl_object() -> Finding:
     path = f"{SITE}/native.so"
-    problem = facts.ForeignLibc(path, "musl", "DT_NEEDED libc.musl-x86_64.so.1")
+    problem = facts.ForeignLibc(path, "musl", "libc.musl-x86_64.so.1")
     return refusals.foreign_libc(problem, "glibc 2.36", not_found("libc.musl-x86_64.so.1"))
 
 

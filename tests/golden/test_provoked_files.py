@@ -447,7 +447,7 @@ def test_a_library_for_another_c_library(tmp_path: Path) -> None:
     target = user_of(tmp_path, "libc.musl-x86_64.so.1")
     finding = check(target).only("musl-object")
     assert finding["subject"] == str(target)
-    assert facts_of(finding, "compared")[0] == (str(target), "DT_NEEDED libc.musl-x86_64.so.1")
+    assert facts_of(finding, "compared")[0] == (str(target), "needs libc.musl-x86_64.so.1")
 
 
 # --- code of the library -----------------------------------------------------------------------------------------

@@ -138,6 +138,29 @@ def test_a_broken_link_in_the_vendor_tree(machine: Machine) -> None:
     assert finding["subject"] == str(path)
 
 
+def test_a_component_that_needs_a_library_of_the_system(machine: Machine) -> None:
+    """The plan is complete, and opening it is refused: the word about that is quoted, not the one that follows."""
+    path = make_so(machine.vendor.package / "libxpu_dnn.so", soname="libxpu_dnn.so", needed=["libnuma.so.77"])
+    finding = machine.check().only("missing-library")
+    assert finding["subject"] == "libnuma.so.77"
+    assert facts_of(finding, "needed by") == [(str(path), "")]
+    assert facts_of(finding, "loader would say")[0][1].startswith("libnuma.so.77: cannot open shared object file")
+    assert "loader said: libnuma.so.77: cannot open shared object file" in machine.error()
+
+
+def test_a_compat_runtime_without_the_hidden_symbol(machine: Machine) -> None:
+    make_so(
+        machine.vendor.compat / "libcudart.so.12",
+        soname="libcudart.so.12",
+        needed=["libxpucuda.so", "libxpurt.so.2"],
+        source="int cudaMalloc(void) {return 0;}",
+    )
+    finding = machine.check().only("undefined-symbol")
+    assert finding["subject"] == f"{machine.vendor.package}/libxpu_blas.so"
+    assert facts_of(finding, "undefined")[0][0] == "cudaGetDriverEntryPoint"
+    assert "different builds" in finding["cause"]
+
+
 def test_a_truncated_component(machine: Machine) -> None:
     path = machine.vendor.package / "libxpu_dnn.so"
     path.write_bytes(path.read_bytes()[:700])

@@ -89,6 +89,8 @@ def environment(case: Examination) -> Result:
         lost = f", {len(gone)} of which {'does' if len(gone) == 1 else 'do'} not exist" if gone else ""
         noun = "directory" if len(directories) == 1 else "directories"
         parts = [f"LD_LIBRARY_PATH names {len(directories)} {noun}{lost}"]
+    if case.here.libc == "musl":
+        parts.append("the C library is musl, and the predictions follow the rules of glibc")
     parts += [f"{name} is set" for name in ("LD_PRELOAD", "LD_AUDIT") if case.here.environment.get(name)]
     return _ok("; ".join(parts))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, elf, facts, places, plan, resolve
@@ -45,7 +44,6 @@ def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Findi
             continue
         label = question.label(problem.error)
         if isinstance(problem, facts.BadFile):
-            problem = problem._replace(shadows=problem.shadows or _shadowed(question, problem))
             found.append(files.bad_file(problem, *_glance(problem.path), label))
         elif isinstance(problem, facts.TruncatedFile):
             found.append(files.truncated_file(problem, "", label))
@@ -67,36 +65,9 @@ def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Findi
     return found
 
 
-_MUSL = re.compile(r"libc\.musl-.+\.so\.1|libc\.so")
-"""What an object linked against musl has in DT_NEEDED: Alpine's name, or the plain one of other musl systems."""
-
-
 def foreign_libc(host: Host, outcome: resolve.Outcome) -> List[facts.ForeignLibc]:
-    """Objects of a load that were linked against musl, on a host that has another C library."""
-    found = [p for p in outcome.problems if isinstance(p, facts.ForeignLibc)]
-    if host.libc == "musl":
-        return found
-    for problem in outcome.problems:
-        if isinstance(problem, (facts.MissingLibrary, facts.BadFile)) and _MUSL.fullmatch(problem.name):
-            found.append(facts.ForeignLibc(problem.requester, "musl", f"DT_NEEDED {problem.name}"))
-    return found
-
-
-def _shadowed(question: Question, problem: facts.BadFile) -> Optional[str]:
-    """A usable file of the same name in a place that the loader would have searched after the bad one."""
-    if "/" in problem.name:
-        return None
-    _, run_path = predict.run_paths(question.host, problem.requester)
-    further = [
-        *places.library_path(question.host),
-        *(directory for directory, exists in run_path if exists),
-        *question.host.system_dirs,
-    ]
-    for directory in further:
-        path = os.path.join(directory, problem.name)
-        if path != problem.path and hunt.judge(path, problem.name, "", question.host).usable:
-            return path
-    return None
+    """Objects of a load that were linked against another C library than the one of the process."""
+    return [p for p in outcome.problems if isinstance(p, facts.ForeignLibc) and p.libc != host.libc]
 
 
 def _detail(host: Host, problem: facts.Refused) -> str:

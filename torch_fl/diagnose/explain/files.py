@@ -28,6 +28,7 @@ _REASONS = {
     "not-page-aligned": "has segments that are not aligned to the pages of this machine",
     "nodlopen": "linked with -z nodlopen",
     "link-loop": "a symbolic link that leads back to itself",
+    "damaged": "has a dynamic section that the loader stumbles over",
     "io": "the system cannot read it as a file",
 }
 

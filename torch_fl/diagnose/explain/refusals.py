@@ -162,7 +162,7 @@ def foreign_libc(problem: facts.ForeignLibc, runs: str, error: str = "", label: 
         problem.path,
         f"{problem.path} is built for {problem.libc}, and this interpreter runs on {runs}",
         (
-            Evidence("compared", (Fact(problem.path, problem.evidence), Fact("this interpreter", runs))),
+            Evidence("compared", (Fact(problem.path, f"needs {problem.evidence}"), Fact("this interpreter", runs))),
             *words.quoted(error or problem.error, label),
         ),
         "the package was made for a system with another C library",
