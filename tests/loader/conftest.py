@@ -1,5 +1,3 @@
-"""Importing torch_fl opens the vendor's libraries; the model's tests must do without them in this process."""
+"""The model is compared with children; this process itself loads nothing native."""
 
-import os
-
-os.environ["FLAGOS_LOAD"] = "0"
+import tests.without_loading  # noqa: F401

@@ -15,8 +15,7 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-os.environ["FLAGOS_LOAD"] = "0"
-
+import tests.without_loading  # noqa: F401
 from tests.loader.truth import Open, child_host, environment, predicted, real
 from torch_fl._preload import elf, host
 

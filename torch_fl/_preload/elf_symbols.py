@@ -194,20 +194,32 @@ class Symbols:
     # --- questions ------------------------------------------------------------------------------------------------
 
     def undefined(self) -> List[Reference]:
-        """Every undefined symbol with a name, in table order."""
+        """Every undefined symbol with a name, in table order.
+
+        Linkers put the undefined ones before the hashed ones; GNU ld lets a few of a program's slip behind.
+        """
         end = self.symoffset if self.gnu and self.chain_count else self.count
-        data = memoryview(self.symtab)[: end * self.entry]
+        found = self._undefined_between(0, end)
+        if end < self.count:
+            tail = memoryview(self.symtab)[end * self.entry : self.count * self.entry].cast("H")
+            sections = tail[3 if self.wide else 7 :: self.entry // 2].tolist()
+            if SHN_UNDEF in sections:
+                found += self._undefined_between(end, self.count)
+        return found
+
+    def _undefined_between(self, start: int, end: int) -> List[Reference]:
+        data = memoryview(self.symtab)[start * self.entry : end * self.entry]
         strings, versym = self.strings, self.versym
         versions: Sequence[int] = memoryview(versym).cast("H") if versym else ()
         found = []
         layout = self.file.order + ("IBBH16x" if self.wide else "I8xBBH")
-        for index, (name, info, other, section) in enumerate(struct.iter_unpack(layout, data)):
+        for number, (name, info, other, section) in enumerate(struct.iter_unpack(layout, data), start):
             if section == SHN_UNDEF and name and info >> 4 != STB_LOCAL:
-                end = strings.find(b"\0", name)
-                if end < 0:
-                    raise ElfError(self.path, 0, f"the name of symbol {index} is outside the string table")
-                version = versions[index] & 0x7FFF if versym else None
-                found.append(Reference(index, strings[name:end], info >> 4, other & 3, version))
+                stop = strings.find(b"\0", name)
+                if stop < 0:
+                    raise ElfError(self.path, 0, f"the name of symbol {number} is outside the string table")
+                version = versions[number] & 0x7FFF if versym else None
+                found.append(Reference(number, strings[name:stop], info >> 4, other & 3, version))
         return found
 
     def symbol(self, index: int) -> Symbol:

@@ -1,0 +1,243 @@
+"""elf.py against pyelftools on real files, and on files that are none."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from elftools.elf.dynamic import DynamicSegment
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection, GNUVerNeedSection
+
+from tests import elfwriter
+from tests.elfkit import make_so, patch
+from torch_fl._preload import elf
+from torch_fl._preload.elf_symbols import gnu_hash, sysv_hash
+
+SITE = Path(sysconfig.get_paths()["platlib"])
+SEED = 7
+
+
+def corpus() -> list[Path]:
+    """Objects of several linkers: wheels (patchelf), the system, torch's own."""
+    found = sorted((SITE / "numpy").rglob("*.so"))[:12]
+    found += sorted((SITE / "scipy.libs").glob("*.so*")) + sorted((SITE / "torch/lib").glob("libc10.so"))
+    found += [SITE / "torch/lib/libtorch_python.so", *sorted((SITE / "torch").glob("_C.*.so"))]
+    found += [Path(name) for name in ("/lib/x86_64-linux-gnu/libc.so.6", "/lib/x86_64-linux-gnu/libm.so.6")]
+    found += [Path(name).resolve() for name in ("/lib/x86_64-linux-gnu/libstdc++.so.6", "/bin/sh")]
+    return [path for path in found if path.exists()]
+
+
+def dynamic_of(file: ELFFile) -> DynamicSegment:
+    return next(segment for segment in file.iter_segments() if isinstance(segment, DynamicSegment))
+
+
+@pytest.mark.parametrize("path", corpus(), ids=lambda path: path.name)
+def test_every_dynamic_entry_and_segment(path: Path) -> None:
+    found = elf.read(str(path))
+    with path.open("rb") as stream:
+        file = ELFFile(stream)
+        tags = [(tag.entry.d_tag, tag.entry.d_val, tag) for tag in dynamic_of(file).iter_tags()]
+        assert [value for _, value in found.entries] == [value for _, value, _ in tags[: len(found.entries)]]
+        assert found.needed == tuple(tag.needed for name, _, tag in tags if name == "DT_NEEDED")
+        assert found.soname == next((tag.soname for name, _, tag in tags if name == "DT_SONAME"), None)
+        assert found.runpath == next((tag.runpath for name, _, tag in tags if name == "DT_RUNPATH"), None)
+        assert found.rpath == next((tag.rpath for name, _, tag in tags if name == "DT_RPATH"), None)
+        for mine, theirs in zip(found.segments, file.iter_segments()):
+            header = theirs.header
+            assert mine[1:] == (
+                header.p_flags, header.p_offset, header.p_vaddr, header.p_filesz, header.p_memsz, header.p_align,
+            )  # fmt: skip
+        assert (found.bits, found.little_endian) == (file.elfclass, file.little_endian)
+        assert found.machine_name == file.header.e_machine[3:].lower().replace("_", "-").replace("x86-64", "x86-64")
+
+
+@pytest.mark.parametrize("path", corpus(), ids=lambda path: path.name)
+def test_every_version(path: Path) -> None:
+    found = elf.read(str(path)).versions
+    with path.open("rb") as stream:
+        file = ELFFile(stream)
+        needed, defined = [], []
+        for section in file.iter_sections():
+            if isinstance(section, GNUVerNeedSection):
+                for need, nodes in section.iter_versions():
+                    needed.append((need.name, [(n.name, n["vna_hash"], n["vna_other"] & 0x7FFF) for n in nodes]))
+            elif isinstance(section, GNUVerDefSection):
+                for definition, names in section.iter_versions():
+                    defined.append((next(iter(names)).name, definition["vd_hash"], definition["vd_ndx"]))
+    assert [(need.file, [node[:3] for node in need.nodes]) for need in found.needed] == needed
+    assert [definition[:3] for definition in found.defined] == defined
+
+
+@pytest.mark.parametrize("path", corpus(), ids=lambda path: path.name)
+def test_every_symbol(path: Path) -> None:
+    symbols = elf.read(str(path)).symbols
+    with path.open("rb") as stream:
+        section = ELFFile(stream).get_section_by_name(".dynsym")
+        theirs = list(section.iter_symbols())
+    undefined = [s.name for s in theirs if s["st_shndx"] == "SHN_UNDEF" and s.name and s["st_info"].bind != "STB_LOCAL"]
+    assert [entry.name.decode() for entry in symbols.undefined()] == undefined
+    defined = [
+        (index, s.name, s["st_value"])
+        for index, s in enumerate(theirs)
+        if s["st_shndx"] != "SHN_UNDEF" and s["st_info"].bind != "STB_LOCAL"
+    ]
+    assert [(entry.number, entry.name.decode(), entry.value) for entry in symbols.defined()] == defined
+    for index, name, _ in defined[:: max(1, len(defined) // 200)]:
+        assert index in [entry.number for entry in symbols.lookup(name.encode())]
+    assert list(symbols.lookup(b"no symbol has this name")) == []
+
+
+def test_hashes_are_those_of_the_standard() -> None:
+    from elftools.elf.hash import ELFHashTable, GNUHashTable
+
+    for name in ("", "a", "printf", "_ZN2at4_ops10add_Tensor4callERKNS_6TensorES4_RKN3c106ScalarE", "x" * 2000, "ü"):
+        assert gnu_hash(name.encode()) == GNUHashTable.gnu_hash(name)
+        assert sysv_hash(name.encode()) == ELFHashTable.elf_hash(name)
+
+
+def test_relocations_are_in_the_loaders_order() -> None:
+    path = SITE / "torch/lib/libc10.so"
+    mine = [(entry.offset, entry.type, entry.symbol) for entry in elf.read(str(path)).symbols.relocations()]
+    with path.open("rb") as stream:
+        file = ELFFile(stream)
+        theirs = []
+        for name in (".rela.dyn", ".rela.plt"):
+            for entry in file.get_section_by_name(name).iter_relocations():
+                if entry["r_info_sym"]:
+                    theirs.append((entry["r_offset"], entry["r_info_type"], entry["r_info_sym"]))
+    assert mine == theirs
+
+
+def test_an_elf_does_not_change(tmp_path: Path) -> None:
+    found = elf.read(str(make_so(tmp_path / "a.so", soname="a")))
+    with pytest.raises(AttributeError):
+        found.soname = "b"
+
+
+# --- files of other machines --------------------------------------------------------------------------------------
+
+
+def foreign(machine: int, bits: int, little: bool) -> bytes:
+    """A small shared object of another machine: a header, two segments, a dynamic section and its strings."""
+    order, wide = "<" if little else ">", bits == 64
+    strings = b"\0libneeded.so.1\0libself.so\0"
+    head, entry = (64, 56) if wide else (52, 32)
+    at = head + 2 * entry
+    dynamic_at = at + (-at % 16)
+    word = "Q" if wide else "I"
+    tags = [(1, 1), (14, 16), (5, 0), (10, len(strings)), (0, 0)]
+    strings_at = dynamic_at + len(tags) * struct.calcsize(order + word * 2)
+    tags[2] = (5, strings_at)
+    dynamic = b"".join(struct.pack(order + word * 2, *tag) for tag in tags)
+    size = strings_at + len(strings)
+    ident = b"\x7fELF" + bytes([2 if wide else 1, 1 if little else 2, 1]) + bytes(9)
+    header = struct.pack(order + "HHI" + word * 3 + "IHHHHHH", 3, machine, 1, 0, head, 0, 0, head, entry, 2, 0, 0, 0)
+
+    def segment(kind: int, offset: int, length: int) -> bytes:
+        if wide:
+            return struct.pack(order + "IIQQQQQQ", kind, 4, offset, offset, offset, length, length, 8)
+        return struct.pack(order + "IIIIIIII", kind, offset, offset, offset, length, length, 4, 4)
+
+    data = ident + header + segment(1, 0, size) + segment(2, dynamic_at, len(dynamic))
+    return data.ljust(dynamic_at, b"\0") + dynamic + strings
+
+
+@pytest.mark.parametrize(
+    ("machine", "bits", "little", "name"),
+    [(183, 64, True, "aarch64"), (3, 32, True, "i386"), (40, 32, True, "arm"), (243, 64, True, "riscv"),
+     (21, 64, True, "ppc64"), (258, 64, True, "loongarch"), (22, 64, False, "s390"), (20, 32, False, "ppc"),
+     (9999, 64, True, "machine 9999")],
+)  # fmt: skip
+def test_other_machines_are_named(tmp_path: Path, machine: int, bits: int, little: bool, name: str) -> None:
+    path = tmp_path / "a.so"
+    path.write_bytes(foreign(machine, bits, little))
+    found = elf.read(str(path))
+    assert (found.machine_name, found.bits, found.little_endian) == (name, bits, little)
+    assert (found.needed, found.soname) == (("libneeded.so.1",), "libself.so")
+
+
+# --- damage -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [(b"", "the file is empty"), (b"hello", "no ELF magic"), (b"\x7fELF\x02", "the file ends in the ELF header"),
+     (b"\x7fELF\x07" + bytes(80), "unknown ELF class 7"), (b"\x7fELF\x02\x05" + bytes(80), "unknown data encoding 5")],
+)  # fmt: skip
+def test_what_is_no_elf_file(tmp_path: Path, data: bytes, reason: str) -> None:
+    path = tmp_path / "a.so"
+    path.write_bytes(data)
+    with pytest.raises(elf.ElfError) as caught:
+        elf.read(str(path))
+    assert (caught.value.path, caught.value.reason) == (str(path), reason)
+
+
+def test_a_directory_and_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(elf.ElfError):
+        elf.read(str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        elf.read(str(tmp_path / "gone"))
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(elf.ElfError):
+        elf.read(str(tmp_path / "fifo"))
+
+
+def test_a_file_that_is_replaced_is_not_mixed_up(tmp_path: Path) -> None:
+    path = make_so(tmp_path / "a.so", source="int f(void) { return 1; }")
+    found = elf.read(str(path))
+    make_so(tmp_path / "b.so", source="int g(void) { return 1; }").replace(path)
+    with pytest.raises(elf.ElfError):
+        _ = found.symbols
+
+
+def mutants(data: bytes, dice: random.Random, count: int) -> Iterator[bytes]:
+    """Copies with bytes, words or whole tables overwritten, or with the tail cut off."""
+    interesting = (0, 1, 0x7F, 0x80, 0xFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 62, (1 << 64) - 1)
+    for _ in range(count):
+        changed = bytearray(data)
+        for _ in range(dice.choice((1, 1, 2, 8, 40))):
+            size = dice.choice((1, 2, 4, 8))
+            at = dice.randrange(min(len(data), dice.choice((64, 512, 4096, len(data)))))
+            value = dice.choice(interesting) if dice.random() < 0.6 else dice.getrandbits(8 * size)
+            changed[at : at + size] = (value & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+        yield bytes(changed[: dice.randrange(len(changed))] if dice.random() < 0.1 else changed)
+
+
+def test_damaged_files_give_one_exception_and_soon(tmp_path: Path) -> None:
+    """Seeded mutations of real objects through every depth of the reader."""
+    source = "int f(void) { return 1; } int g(void); __thread int t; int h(void) { return g() + t; }"
+    real = make_so(tmp_path / "real.so", soname="x", needed=["libneeded.so"], runpath="$ORIGIN", source=source,
+                   version_script="V1 { global: f; }; V2 { global: h; } V1;")  # fmt: skip
+    small = elfwriter.build(
+        elfwriter.Object("s", elfwriter.needed("n"), wants=[elfwriter.Want("w", "V", "n")],
+                         defines=[elfwriter.Define("d", "V1")], versions=["V1"]), "s",
+    )  # fmt: skip
+    path = tmp_path / "a.so"
+    dice = random.Random(SEED)
+    for number, data in enumerate([*mutants(real.read_bytes(), dice, 1500), *mutants(small, dice, 1500)]):
+        path.write_bytes(data)
+        begun = time.process_time()
+        try:
+            found = elf.read(str(path))
+            _ = found.versions.table()
+            list(found.symbols.undefined())
+            for entry in found.symbols.defined():
+                list(found.symbols.lookup(entry.name))
+            found.symbols.relocations()
+        except elf.ElfError:
+            pass
+        assert time.process_time() - begun < 1, f"mutant {number} of seed {SEED}"
+
+
+def test_a_header_alone_can_be_patched(tmp_path: Path) -> None:
+    path = patch(make_so(tmp_path / "a.so"), phnum=65535)
+    with pytest.raises(elf.ElfError) as caught:
+        elf.read(str(path))
+    assert caught.value.reason == "65535 program headers"
