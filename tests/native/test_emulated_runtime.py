@@ -232,9 +232,9 @@ def test_pointers_are_told_apart_by_the_cuda_compatible_runtime() -> None:
 
 # ---------------------------------------------------------------- streams and events
 
-# A kernel that sleeps: usleep(argument) of the C library is called by the stream's worker.
-SLOW = """
-        usleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
+# Handles, and a gate: a kernel that waits for a semaphore, so that a stream stands still for as long as a test wants.
+TOOLS = """
+        libc = ctypes.CDLL(None)
         def stream():
             handle = ctypes.c_void_p()
             assert rt.xpu_stream_create(ctypes.byref(handle)) == 0
@@ -243,37 +243,64 @@ SLOW = """
             handle = ctypes.c_void_p()
             assert rt.xpu_event_create(ctypes.byref(handle)) == 0
             return handle
+        def close_gate(handle):
+            semaphore = ctypes.create_string_buffer(64)
+            assert libc.sem_init(semaphore, 0, 0) == 0
+            assert rt.xpuemu_enqueue(handle, ctypes.cast(libc.sem_wait, ctypes.c_void_p), semaphore, None) == 0
+            return semaphore
+        def open_gate(semaphore):
+            assert libc.sem_post(semaphore) == 0
 """
 
 
 def test_work_is_asynchronous_and_in_order() -> None:
     result = run(
-        SLOW
+        TOOLS
         + """
         size = 64
         device, back = runtime.malloc(rt, size), ctypes.create_string_buffer(size)
         busy = stream()
-        start = time.monotonic()
-        rt.xpuemu_enqueue(busy, usleep, 300_000, None)
-        rt.xpu_memcpy_async(device, b"a" * size, size, runtime.H2D, busy)
-        source = ctypes.create_string_buffer(b"b" * size, size)
-        rt.xpu_memcpy_async(device, source, size, runtime.H2D, busy)
+        gate = close_gate(busy)
+        first, second = (ctypes.create_string_buffer(letter * size, size) for letter in (b"a", b"b"))
+        for source in (first, second):
+            rt.xpu_memcpy_async(device, source, size, runtime.H2D, busy)
         rt.xpu_memcpy_async(back, device, size, runtime.D2H, busy)
-        submitted, early = time.monotonic() - start, back.raw
-        # A synchronous copy waits for the default stream only.
-        rt.xpu_memcpy(device, b"c" * size, size, runtime.H2D)
-        beside = time.monotonic() - start
-        code = rt.xpu_wait(busy)
-        print(submitted < 0.2, early == bytes(size), beside < 0.2, code, back.raw == b"b" * size,
-              time.monotonic() - start >= 0.3)
+        early = back.raw
+        # A synchronous copy and a wait for the default stream are not held up by the other stream.
+        print(rt.xpu_memcpy(device, b"c" * size, size, runtime.H2D), rt.xpu_wait(None), early == bytes(size))
+        open_gate(gate)
+        print(rt.xpu_wait(busy), back.raw == b"b" * size)
     """
     ).check()
-    assert result.stdout == "True True True 0 True True\n"
+    assert result.stdout.splitlines() == ["0 0 True", "0 True"]
+
+
+def test_a_synchronous_copy_waits_for_the_default_stream() -> None:
+    result = run(
+        TOOLS
+        + """
+        size = 8
+        device, back = runtime.malloc(rt, size), ctypes.create_string_buffer(size)
+        gate = close_gate(None)
+        source = ctypes.create_string_buffer(b"1" * size, size)
+        rt.xpu_memcpy_async(device, source, size, runtime.H2D, None)
+        order = []
+        def copy():
+            order.append(rt.xpu_memcpy(back, device, size, runtime.D2H))
+        thread = threading.Thread(target=copy); thread.start()
+        time.sleep(0.05)
+        order.append("opened")
+        open_gate(gate)
+        thread.join()
+        print(order, back.raw == b"1" * size)
+    """
+    ).check()
+    assert result.stdout == "['opened', 0] True\n"
 
 
 def test_events_order_streams_and_tell_the_host() -> None:
     result = run(
-        SLOW
+        TOOLS
         + """
         size = 8
         device, back = runtime.malloc(rt, size), ctypes.create_string_buffer(size)
@@ -281,12 +308,13 @@ def test_events_order_streams_and_tell_the_host() -> None:
         producer, consumer, mark = stream(), stream(), event()
         source = ctypes.create_string_buffer(b"1" * size, size)
         print("never recorded", rt.xpu_event_query(mark), rt.xpu_event_wait(mark))
-        rt.xpuemu_enqueue(producer, usleep, 300_000, None)
+        gate = close_gate(producer)
         rt.xpu_memcpy_async(device, source, size, runtime.H2D, producer)
         rt.xpu_event_record(mark, producer)
         rt.xpu_stream_wait_event(consumer, mark)
         rt.xpu_memcpy_async(back, device, size, runtime.D2H, consumer)
-        print("pending", rt.xpu_event_query(mark))
+        print("pending", rt.xpu_event_query(mark), back.raw == bytes(size))
+        open_gate(gate)
         print("consumed", rt.xpu_wait(consumer), back.raw == b"1" * size, rt.xpu_event_query(mark),
               rt.xpu_event_wait(mark))
         print("gone", rt.xpu_event_destroy(mark), rt.xpu_event_destroy(mark), rt.xpu_event_query(mark))
@@ -294,7 +322,7 @@ def test_events_order_streams_and_tell_the_host() -> None:
     ).check()
     assert result.stdout.splitlines() == [
         "never recorded 0 0",
-        "pending -716",
+        "pending -716 True",
         "consumed 0 True 0 0",
         "gone 0 -707 -707",
     ]
@@ -302,39 +330,40 @@ def test_events_order_streams_and_tell_the_host() -> None:
 
 def test_a_later_record_does_not_release_an_earlier_wait() -> None:
     result = run(
-        SLOW
+        TOOLS
         + """
-        slow, fast, consumer, mark = stream(), stream(), stream(), event()
-        start = time.monotonic()
-        rt.xpuemu_enqueue(slow, usleep, 300_000, None)
+        slow, fast, consumer, mark, seen = stream(), stream(), stream(), event(), event()
+        gate = close_gate(slow)
         rt.xpu_event_record(mark, slow)
         rt.xpu_stream_wait_event(consumer, mark)
+        rt.xpu_event_record(seen, consumer)
         rt.xpu_event_record(mark, fast)
-        rt.xpu_event_wait(mark)
-        soon = time.monotonic() - start
-        rt.xpu_wait(consumer)
-        print(soon < 0.2, time.monotonic() - start >= 0.3)
+        print(rt.xpu_event_wait(mark), rt.xpu_event_query(mark), rt.xpu_event_query(seen))
+        open_gate(gate)
+        print(rt.xpu_wait(consumer), rt.xpu_event_query(seen))
     """
     ).check()
-    assert result.stdout == "True True\n"
+    assert result.stdout.splitlines() == ["0 0 -716", "0 0"]
 
 
 def test_streams_are_limited_and_known_after_their_end() -> None:
     result = run(
-        SLOW
+        TOOLS
         + """
         streams = [stream() for _ in range(256)]
         print(rt.xpu_stream_create(ctypes.byref(ctypes.c_void_p())), rt.xpuemu_statistic(b"streams"))
         mark = event()
-        rt.xpuemu_enqueue(streams[0], usleep, 100_000, None)
+        gate = close_gate(streams[0])
         rt.xpu_event_record(mark, streams[0])
-        # Destroying a stream does not throw its work away.
-        print(rt.xpu_stream_destroy(streams[0]), rt.xpu_event_wait(mark))
+        # Destroying a stream neither waits for its work nor throws it away.
+        print(rt.xpu_stream_destroy(streams[0]), rt.xpu_event_query(mark))
+        open_gate(gate)
+        print(rt.xpu_event_wait(mark))
         print(rt.xpu_wait(streams[0]), rt.xpu_stream_destroy(streams[0]),
               rt.xpu_stream_create(ctypes.byref(ctypes.c_void_p())))
     """
     ).check()
-    assert result.stdout.splitlines() == ["-716 256", "0 0", "-717 -717 0"]
+    assert result.stdout.splitlines() == ["-716 256", "0 -716", "0", "-717 -717 0"]
 
 
 def test_many_threads_submit_without_losing_work() -> None:
@@ -380,10 +409,10 @@ def test_a_long_pinned_copy_can_be_made_to_fail_as_on_a_p800() -> None:
 
 def test_a_forked_child_is_refused_and_does_not_hang() -> None:
     result = run(
-        SLOW
+        TOOLS
         + """
         device = runtime.malloc(rt, 64)
-        rt.xpuemu_enqueue(None, usleep, 50_000, None)
+        gate = close_gate(None)
         pid = os.fork()
         if pid == 0:
             back = ctypes.create_string_buffer(64)
@@ -391,7 +420,9 @@ def test_a_forked_child_is_refused_and_does_not_hang() -> None:
                      rt.xpu_malloc(ctypes.byref(ctypes.c_void_p()), 64, 0),
                      rt.xpu_device_count(ctypes.byref(ctypes.c_int()))]
             os._exit(0 if codes == [-702] * 5 else 1)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), rt.xpu_wait(None))
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        open_gate(gate)
+        print(status, rt.xpu_wait(None))
     """,
         timeout=20,
     ).check()
@@ -416,16 +447,17 @@ def test_a_child_forked_before_the_runtime_is_used_may_use_it() -> None:
 @pytest.mark.parametrize("ending", ["pass", "sys.exit(0)", "os._exit(0)"])
 def test_a_process_ends_cleanly_with_work_in_flight(ending: str) -> None:
     result = run(
-        SLOW
+        TOOLS
         + f"""
         size = 32 << 20
         device = runtime.malloc(rt, size)
         pinned = ctypes.c_void_p()
         rt.xpu_host_alloc(ctypes.byref(pinned), size, 0)
+        gates = []
         for handle in [None] + [stream() for _ in range(8)]:
             for _ in range(20):
                 rt.xpu_memcpy_async(device, pinned, size, runtime.H2D, handle)
-            rt.xpuemu_enqueue(handle, usleep, 10_000_000, None)
+            gates.append(close_gate(handle))
         {ending}
     """,
         timeout=20,
