@@ -51,16 +51,19 @@ def run(
     python: str | Path = sys.executable,
     timeout: float = 60,
     args: Sequence[str] = (),
+    cwd: str | Path | None = None,
 ) -> ChildResult:
     """Run `snippet` with `python -c` and return its exit status, stdout and stderr (decoded as UTF-8).
 
     `env` is the whole environment of the child; None means `minimal_environment()`. `args` become sys.argv[1:].
+    `cwd` matters to imports: `python -c` looks in the working directory first.
     The child leads its own process group, and the whole group is killed when `timeout` seconds have passed;
     then AssertionError is raised with what it had printed.
     """
     process = subprocess.Popen(
         [str(python), "-c", snippet, *args],
         env=dict(minimal_environment() if env is None else env),
+        cwd=cwd,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
