@@ -117,9 +117,9 @@ class MissingLibrary(NamedTuple):
 class BadFile(NamedTuple):
     """A candidate that ends the search or the load.
 
-    reason  "too-short" "not-elf" "directory" "io" "cut-in-headers" "wrong-byte-order" "bad-header" "os-abi" "not-shared"
-            "executable" "no-dynamic-section" "no-segments" "not-page-aligned" "nodlopen"; "damaged" when a table in it
-            leads nowhere and "filter-cycle" when two files filter each other, which both end the process
+    reason  "too-short" "not-elf" "directory" "io" "cut-in-headers" "wrong-byte-order" "bad-header" "os-abi"
+            "not-shared" "executable" "no-dynamic-section" "no-segments" "not-page-aligned" "nodlopen"; "damaged" when a
+            table in it leads nowhere, "filter-cycle" when two files filter each other: both end the process
     shadows a usable file of the same name further along the search, or None
     """
 
