@@ -185,6 +185,21 @@ void checkShapes(const at::Tensor& destination, const at::Tensor& source) {
         at::IntArrayRef(shape));
 }
 
+bool isPlain(const at::Tensor& tensor) {
+    return (onFlagos(tensor) || tensor.device().is_cpu()) && tensor.layout() == at::kStrided &&
+        !tensor.is_quantized() && !tensor._is_zerotensor();
+}
+
+// copy_ is the entry, and not only _copy_from to which PyTorch's own copy_ redispatches: PyTorch resolves lazy
+// bits before _copy_from by calling clone, which calls copy_ and so would never end.
+at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+    if (C10_UNLIKELY(!isPlain(self) || !isPlain(source))) {
+        return at::native::copy_(self, source, non_blocking);
+    }
+    copyInto(self, source, non_blocking);
+    return self;
+}
+
 at::Tensor copyFrom(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
     copyInto(destination, self, non_blocking);
     return destination;
@@ -197,6 +212,7 @@ at::Tensor copyFromAndResize(const at::Tensor& self, const at::Tensor& destinati
 }
 
 constexpr NativeOperator kOperators[] = {
+    {"copy_", &kernel<&copy>},
     {"_copy_from", &kernel<&copyFrom>},
     {"_copy_from_and_resize", &kernel<&copyFromAndResize>},
 };

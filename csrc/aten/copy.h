@@ -24,7 +24,7 @@ namespace torch_fl {
 // source.
 void copyInto(const at::Tensor& destination, const at::Tensor& source, bool non_blocking = false);
 
-// The operators that PyTorch's copy_ redispatches to.
+// copy_ and the operators that PyTorch redispatches copies to.
 std::span<const NativeOperator> copyOperators();
 
 } // namespace torch_fl

@@ -152,6 +152,7 @@ DEVICE_LAYER: Tuple[str, ...] = (
     "set_.source_Storage_storage_offset",
     "_local_scalar_dense",
     "record_stream",
+    "copy_",
     "_copy_from",
     "_copy_from_and_resize",
 )
