@@ -12,7 +12,8 @@ import sys
 from operator import mul
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from .elf import (
+from .elf import Elf
+from .elf_format import (
     DT_GNU_HASH,
     DT_HASH,
     DT_JMPREL,
@@ -26,7 +27,6 @@ from .elf import (
     DT_STRTAB,
     DT_SYMTAB,
     DT_VERSYM,
-    Elf,
     ElfError,
 )  # fmt: skip
 

@@ -6,7 +6,15 @@ import os
 import struct
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from .elf import DT_STRSZ, DT_STRTAB, DT_VERDEF, DT_VERNEED, PT_LOAD, Elf, ElfError
+from .elf import Elf
+from .elf_format import (
+    DT_STRSZ,
+    DT_STRTAB,
+    DT_VERDEF,
+    DT_VERNEED,
+    PT_LOAD,
+    ElfError,
+)
 
 VER_FLG_BASE, VER_FLG_WEAK = 1, 2
 HIDDEN = 0x8000

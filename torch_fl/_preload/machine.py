@@ -11,7 +11,7 @@ import struct
 import sys
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from . import elf, process_image
+from . import elf, elf_format, process_image
 
 
 class Processor(NamedTuple):
@@ -96,7 +96,7 @@ def processor() -> Processor:
 
 def isa_level(number: int, cpu: Processor) -> int:
     """x86-64 level of the processor, 0 on other machines."""
-    if number != elf.EM_X86_64:
+    if number != elf_format.EM_X86_64:
         return 0
     level = 0
     for features in _LEVELS:
@@ -115,7 +115,7 @@ def hwcaps(version: Tuple[int, int], level: int) -> Tuple[str, ...]:
 
 def platform(number: int, version: Tuple[int, int], cpu: Processor) -> Optional[str]:
     """GLRO(dl_platform): the kernel's AT_PLATFORM, replaced on Intel processors (sysdeps/x86/cpu-features.c)."""
-    if number == elf.EM_X86_64 and version >= (2, 26) and cpu.vendor == "GenuineIntel":
+    if number == elf_format.EM_X86_64 and version >= (2, 26) and cpu.vendor == "GenuineIntel":
         if set(_PHI) <= set(cpu.flags):
             return "xeon_phi"
         if set(_HASWELL) <= set(cpu.flags):
@@ -135,7 +135,7 @@ def legacy_hwcaps(
     if version >= (2, 37) or version == (0, 0):
         return ()
     names: List[str] = []
-    if number == elf.EM_X86_64:
+    if number == elf_format.EM_X86_64:
         names.append("x86_64")
         if cpu.vendor == "GenuineIntel" and set(_AVX512_1) <= set(cpu.flags):
             names.append("avx512_1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from . import dlerror, elf, facts, preconditions
+from . import dlerror, elf, elf_format, facts, preconditions
 from .facts import BadFile, ForeignLibc, Lookup, MissingLibrary, Problem, Refused, SkippedCandidate, Step, TruncatedFile
 from .host import Host
 from .process import GLOBAL, LOCAL, LinkMap, Process
@@ -185,11 +185,11 @@ class Mapper:
             before = len(self.problems), len(self.missing)
             index = self.map(name, current)
             if index is None:
-                if tag == elf.DT_AUXILIARY:  # the loader ignores whatever is wrong with it
+                if tag == elf_format.DT_AUXILIARY:  # the loader ignores whatever is wrong with it
                     del self.problems[before[0] :], self.missing[before[1] :]
                 continue
             needed.append(index)
-            if tag == elf.DT_NEEDED:
+            if tag == elf_format.DT_NEEDED:
                 if index not in known:
                     known.append(index)
                     done.append(False)
@@ -216,7 +216,7 @@ class Mapper:
             name = expand(written, entry.values(host))
             if name:
                 return name
-            if tag != elf.DT_AUXILIARY:  # glibc has it this way round: only an auxiliary name is an error
+            if tag != elf_format.DT_AUXILIARY:  # glibc has it this way round: only an auxiliary name is an error
                 return ""
             message = dlerror.text(written, dlerror.EMPTY_TOKEN)
         step = Step(facts.PATH, entry.name, written, None, facts.DROPPED, "token")

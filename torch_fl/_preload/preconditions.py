@@ -6,7 +6,7 @@ import os
 import struct
 from typing import Iterable, List, NamedTuple, Optional, Tuple
 
-from . import elf
+from . import elf, elf_format
 from .host import Host
 
 _TLS_SURPLUS, _TLS_PER_NAMESPACE, _NAMESPACES, _OPTIONAL_TLS = 1664, 288, 4, 512
@@ -21,7 +21,7 @@ def whole_size(file: elf.Elf) -> Optional[int]:
 
 
 def _loads(file: elf.Elf) -> List[elf.Segment]:
-    return [segment for segment in file.segments if segment.type == elf.PT_LOAD]
+    return [segment for segment in file.segments if segment.type == elf_format.PT_LOAD]
 
 
 def touched_past_end(file: elf.Elf, page: int) -> Optional[int]:
@@ -40,7 +40,7 @@ def touched_past_end(file: elf.Elf, page: int) -> Optional[int]:
         if segment.memsz > segment.filesz and end % page and end - 1 >= whole:
             return needed
     for segment in file.segments:
-        if segment.type == elf.PT_DYNAMIC and segment.filesz and segment.offset + segment.filesz > whole:
+        if segment.type == elf_format.PT_DYNAMIC and segment.filesz and segment.offset + segment.filesz > whole:
             return needed
     return None
 
@@ -53,15 +53,15 @@ def touched_by_relocation(file: elf.Elf, page: int) -> Optional[int]:
     loads = _loads(file)
     whole = -(-file.size // page) * page
     pointers = (
-        elf.DT_STRTAB,
-        elf.DT_SYMTAB,
-        elf.DT_HASH,
-        elf.DT_GNU_HASH,
-        elf.DT_RELA,
-        elf.DT_JMPREL,
-        elf.DT_VERSYM,
-        elf.DT_VERNEED,
-        elf.DT_VERDEF,
+        elf_format.DT_STRTAB,
+        elf_format.DT_SYMTAB,
+        elf_format.DT_HASH,
+        elf_format.DT_GNU_HASH,
+        elf_format.DT_RELA,
+        elf_format.DT_JMPREL,
+        elf_format.DT_VERSYM,
+        elf_format.DT_VERNEED,
+        elf_format.DT_VERDEF,
         25,
         26,
         3,
@@ -71,7 +71,7 @@ def touched_by_relocation(file: elf.Elf, page: int) -> Optional[int]:
             return needed
     descriptor = file.open()
     try:
-        for table, size in ((elf.DT_RELA, elf.DT_RELASZ), (elf.DT_JMPREL, elf.DT_PLTRELSZ)):
+        for table, size in ((elf_format.DT_RELA, elf_format.DT_RELASZ), (elf_format.DT_JMPREL, elf_format.DT_PLTRELSZ)):
             if table in file.tags:
                 data = os.pread(descriptor, min(file.tags.get(size, 0), file.size), _offset(loads, file.tags[table]))
                 for offset, _, _ in struct.iter_unpack(file.order + "QQq", data[: len(data) // 24 * 24]):
@@ -105,7 +105,7 @@ def isa_needed(file: elf.Elf) -> int:
     """GNU_PROPERTY_X86_ISA_1_NEEDED bits of the file's property note, 0 when it has none (sysdeps/x86/dl-prop.h)."""
     align = file.bits // 8
     for segment in file.segments:
-        if segment.type != elf.PT_GNU_PROPERTY or segment.align != align or segment.filesz > _MAX_NOTES:
+        if segment.type != elf_format.PT_GNU_PROPERTY or segment.align != align or segment.filesz > _MAX_NOTES:
             continue
         try:
             descriptor = file.open()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from . import dlerror, elf, preconditions
+from . import dlerror, elf_format, preconditions
 from .elf import Elf, ElfError
 from .elf_symbols import (
     DEFINED_TYPES,
@@ -49,7 +49,7 @@ def check_versions(mapper: Mapper, objects: Sequence[int]) -> List[Problem]:
     problems: List[Problem] = []
     for index in objects:
         entry = mapper.maps[index]
-        if entry.elf is None or not (elf.DT_VERNEED in entry.elf.tags or elf.DT_VERDEF in entry.elf.tags):
+        if entry.elf is None or not (elf_format.DT_VERNEED in entry.elf.tags or elf_format.DT_VERDEF in entry.elf.tags):
             continue
         try:
             problems += _object_versions(mapper, entry.name, entry.elf)
@@ -79,7 +79,7 @@ def _object_versions(mapper: Mapper, name: str, file: Elf) -> List[Problem]:
         file.relr
         and version >= (2, 36)
         and not relr_reference
-        and elf.DT_VERNEED in file.tags
+        and elf_format.DT_VERNEED in file.tags
         and any(entry.startswith("libc.so.") for entry in file.needed)
     ):
         error = dlerror.text(name, dlerror.RELR)
@@ -89,7 +89,7 @@ def _object_versions(mapper: Mapper, name: str, file: Elf) -> List[Problem]:
 
 def _defined(file: Optional[Elf]) -> Optional[Set[str]]:
     """Names of the versions a file defines; None when it has no table, and then any version is accepted."""
-    if file is None or elf.DT_VERDEF not in file.tags:
+    if file is None or elf_format.DT_VERDEF not in file.tags:
         return None
     try:
         return {definition.name for definition in file.versions.defined}
@@ -100,7 +100,7 @@ def _defined(file: Optional[Elf]) -> Optional[Set[str]]:
 def check_isa(mapper: Mapper, order: Sequence[int]) -> List[Problem]:
     """Objects built for a higher x86-64 level than the processor has, in relocation order (dl_isa_level_check)."""
     host = mapper.host
-    if host.machine != elf.EM_X86_64 or host.libc_version < (2, 33):
+    if host.machine != elf_format.EM_X86_64 or host.libc_version < (2, 33):
         return []
     problems: List[Problem] = []
     for index in order:

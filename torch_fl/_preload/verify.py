@@ -11,7 +11,7 @@ import os
 import struct
 from typing import NamedTuple, Optional, Tuple
 
-from . import dlerror, elf
+from . import dlerror, elf, elf_format
 from .facts import ABSENT, BAD_FILE, DANGLING_LINK, FOUND, LIST_ENDED, UNREADABLE, WRONG_CLASS, WRONG_MACHINE
 from .host import Host
 
@@ -64,7 +64,7 @@ def _unopened(path: str, number: int) -> Candidate:
 def _verify(path: str, descriptor: int, host: Host) -> Candidate:
     status = os.fstat(descriptor)
     try:
-        head = os.pread(descriptor, elf.HEAD, 0)
+        head = os.pread(descriptor, elf_format.HEAD, 0)
     except OSError as error:  # a directory: EISDIR
         number = error.errno or errno.EIO
         reason = "directory" if number == errno.EISDIR else "io"
@@ -148,12 +148,12 @@ def accept(file: elf.Elf, host: Host) -> Optional[Refusal]:
     loads = []
     dynamic = empty_dynamic = False
     for segment in file.segments:
-        if segment.type == elf.PT_DYNAMIC:
+        if segment.type == elf_format.PT_DYNAMIC:
             if segment.filesz:
                 dynamic = True
             else:
                 empty_dynamic = True
-        elif segment.type == elf.PT_LOAD:
+        elif segment.type == elf_format.PT_LOAD:
             if host.libc_version < (2, 35) and segment.align & (host.page_size - 1):
                 return Refusal("not-page-aligned", dlerror.SEGMENT_ALIGNMENT)
             if (segment.vaddr - segment.offset) & (host.page_size - 1):
@@ -183,7 +183,7 @@ def _wants_executable_stack(file: elf.Elf, host: Host) -> bool:
     """PT_GNU_STACK with PF_X; x86-64 presumes it when there is none (DEFAULT_STACK_PERMS), aarch64 does not."""
     wanted = file.executable_stack
     if wanted is None:
-        wanted = host.machine in (elf.EM_X86_64, 3)
+        wanted = host.machine in (elf_format.EM_X86_64, 3)
     return wanted and not host.stack_executable
 
 
@@ -195,7 +195,7 @@ def _mapping(file: elf.Elf, loads: list[elf.Segment], host: Host) -> Optional[Re
         return Refusal("bad-header", dlerror.MAP_SEGMENT)
     if host.address_space is not None and length > host.address_space:
         return Refusal("address-space", dlerror.MAP_SEGMENT)
-    if any(segment.flags & elf.PF_X for segment in loads) and _noexec(file.path):
+    if any(segment.flags & elf_format.PF_X for segment in loads) and _noexec(file.path):
         return Refusal("noexec-mount", dlerror.MAP_SEGMENT)
     return None
 
