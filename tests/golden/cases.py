@@ -11,7 +11,7 @@ from collections.abc import Callable
 from torch_fl._preload import facts
 from torch_fl._preload.places import Considered
 from torch_fl.diagnose.cure import Change, Cure
-from torch_fl.diagnose.explain import files, places, python, refusals, stack, symbols, trials, words
+from torch_fl.diagnose.explain import files, mismatch, places, python, refusals, stack, symbols, trials, versions, words
 from torch_fl.diagnose.finding import Fact, Finding, Prediction
 from torch_fl.diagnose.hunt import Candidate, Hunt
 from torch_fl.diagnose.trial import Attempt
@@ -124,7 +124,7 @@ def broken_link() -> Finding:
 def unreadable_file() -> Finding:
     path = f"{PACKAGE}/libxpu_dnn.so"
     blocking = (Fact(PACKAGE, "may not be entered by this user"),)
-    return files.unreadable_file(
+    return mismatch.unreadable_file(
         path, OP_LIBRARY, "Permission denied", not_found("libxpu_dnn.so"), words.SAID, blocking
     )
 
@@ -134,7 +134,7 @@ def wrong_architecture() -> Finding:
     path = f"{PACKAGE}/libxpu_dnn.so"
     step = facts.Step(facts.LIBRARY_PATH, None, PACKAGE, path, facts.WRONG_MACHINE, "aarch64")
     problem = missing("libxpu_dnn.so", OP_LIBRARY, step)
-    return files.wrong_architecture(
+    return mismatch.wrong_architecture(
         path, OP_LIBRARY, "built for aarch64", "x86-64, 64 bits", problem.error, words.WOULD_SAY, problem.chain,
         words.searched(problem.lookup),
     )  # fmt: skip
@@ -170,7 +170,7 @@ def not_loadable() -> Finding:
 
 @case
 def no_soname() -> Finding:
-    return files.no_soname(f"{PACKAGE}/libxpu_dnn.so", "libxpu_dnn.so", None, [OP_LIBRARY])
+    return mismatch.no_soname(f"{PACKAGE}/libxpu_dnn.so", "libxpu_dnn.so", None, [OP_LIBRARY])
 
 
 @case
@@ -201,18 +201,18 @@ def version_not_found() -> Finding:
     error = f"{provider}: version `GLIBCXX_3.4.30' not found (required by {OP_LIBRARY})"
     problem = facts.VersionNotFound(provider, "GLIBCXX_3.4.30", OP_LIBRARY, error)
     defined = ("GLIBCXX_3.4", "GLIBCXX_3.4.28", "CXXABI_1.3.12")
-    return symbols.version_not_found(provider, [problem], "found through LD_LIBRARY_PATH", defined)
+    return versions.version_not_found(provider, [problem], "found through LD_LIBRARY_PATH", defined)
 
 
 @case
 def orphan_version() -> Finding:
-    return symbols.orphan_version(facts.OrphanVersion(OP_LIBRARY, "libold.so.1"))
+    return versions.orphan_version(facts.OrphanVersion(OP_LIBRARY, "libold.so.1"))
 
 
 @case
 def unversioned_provider() -> Finding:
     provider = f"{VENV}/lib/libssl.so.3"
-    return symbols.unversioned_provider(facts.UnversionedProvider(provider, OP_LIBRARY, "SSL_new", "OPENSSL_3.0.0"))
+    return versions.unversioned_provider(facts.UnversionedProvider(provider, OP_LIBRARY, "SSL_new", "OPENSSL_3.0.0"))
 
 
 @case

@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 from torch_fl._preload import catalog, elf, facts, places, plan, resolve
 from torch_fl.diagnose import cure, hunt, predict
 from torch_fl.diagnose.cure import Change, Cure, Tried
-from torch_fl.diagnose.explain import files, trials, words
+from torch_fl.diagnose.explain import mismatch, trials, words
 from torch_fl.diagnose.explain import places as explain_places
 from torch_fl.diagnose.finding import Fact, Finding
 from torch_fl.diagnose.hunt import Hunt
@@ -143,12 +143,12 @@ def _skipped(question: Question, problem: facts.MissingLibrary) -> Optional[Find
             return explain_places.broken_link(problem, link_chain(path), replacement, label)
         if step.verdict == facts.UNREADABLE:
             detail = step.detail or "Permission denied"
-            return files.unreadable_file(path, problem.requester, detail, problem.error, label, _blocking(path))
+            return mismatch.unreadable_file(path, problem.requester, detail, problem.error, label, _blocking(path))
         if step.verdict in _MACHINES:
             built_for = _MACHINES[step.verdict].format(detail=step.detail)
             runs = f"{host.bits} bits, {elf.MACHINES.get(host.machine, str(host.machine))}"
             search = words.searched(problem.lookup)
-            return files.wrong_architecture(
+            return mismatch.wrong_architecture(
                 path, problem.requester, built_for, runs, problem.error, label, problem.chain, search
             )
     return None

@@ -8,7 +8,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 from torch_fl._preload import catalog, elf, facts, places, plan, resolve
 from torch_fl.diagnose import conclude, cure, predict, pyside
 from torch_fl.diagnose.cure import Change, Tried
-from torch_fl.diagnose.explain import files, python, stack, symbols, trials
+from torch_fl.diagnose.explain import mismatch, python, stack, symbols, trials
 from torch_fl.diagnose.explain import places as explain_places
 from torch_fl.diagnose.finding import Fact, Finding
 from torch_fl.diagnose.hunt import Candidate, Hunt
@@ -242,7 +242,7 @@ def _failed(
     for path, name, soname in _other_soname(prediction.plan):
         users = [p.requester for p in missing if p.name == name]
         if users:
-            found.append(files.no_soname(path, name, soname, users))
+            found.append(mismatch.no_soname(path, name, soname, users))
             missing = [p for p in missing if p.name != name]
     found += conclude.absent(
         question,

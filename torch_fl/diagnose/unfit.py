@@ -9,7 +9,7 @@ from torch_fl._preload import catalog, elf, facts, places, plan, resolve
 from torch_fl._preload.host import Host
 from torch_fl.diagnose import hunt, predict
 from torch_fl.diagnose.cure import Change
-from torch_fl.diagnose.explain import files, refusals, symbols, words
+from torch_fl.diagnose.explain import files, refusals, symbols, versions, words
 from torch_fl.diagnose.finding import Fact, Finding
 
 
@@ -48,15 +48,15 @@ def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Findi
         elif isinstance(problem, facts.TruncatedFile):
             found.append(files.truncated_file(problem, "", label))
         elif isinstance(problem, facts.OrphanVersion):
-            found.append(symbols.orphan_version(problem, label))
+            found.append(versions.orphan_version(problem, label))
         elif isinstance(problem, facts.UnversionedProvider):
-            found.append(symbols.unversioned_provider(problem, label))
+            found.append(versions.unversioned_provider(problem, label))
         elif isinstance(problem, facts.Refused):
             found.append(refusals.refused(problem._replace(detail=_detail(question.host, problem)), label))
-    for provider, lacking in symbols.by_provider(outcome.problems).items():
+    for provider, lacking in versions.by_provider(outcome.problems).items():
         how = _how_found(outcome, provider)
         found.append(
-            symbols.version_not_found(provider, lacking, how, _defined(provider), question.label(lacking[0].error))
+            versions.version_not_found(provider, lacking, how, _defined(provider), question.label(lacking[0].error))
         )
     if not found and not outcome.missing:
         for problem in outcome.problems:

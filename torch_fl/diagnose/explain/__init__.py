@@ -1,8 +1,10 @@
 """Facts -> Finding, one function per code. The only place where sentences for users are written.
 
     places     a library is not where the loader looks
-    files      a file is there and cannot be used
-    symbols    versions and symbols
+    files      a file is there, and its contents are not those of a usable library
+    mismatch   a file is whole and is not for this process
+    symbols    every file is found, and a symbol is not
+    versions   a library is not the one that was linked against
     refusals   the host does not allow the load
     python     interpreter, torch and the extension module
     stack      the vendor's stack as a whole
@@ -12,6 +14,6 @@ Importing this package fills the registry of codes, each with the long explanati
 docs/diagnostics.md show.
 """
 
-from torch_fl.diagnose.explain import files, places, python, refusals, stack, symbols, trials
+from torch_fl.diagnose.explain import files, mismatch, places, python, refusals, stack, symbols, trials, versions
 
-__all__ = ["files", "places", "python", "refusals", "stack", "symbols", "trials"]
+__all__ = ["files", "mismatch", "places", "python", "refusals", "stack", "symbols", "trials", "versions"]
