@@ -72,7 +72,8 @@ Block* FreeLists::find(size_t size) const {
     const size_t bin = binOf(size);
     Block* best = nullptr;
     int probes = 0;
-    for (Block* block = heads_[bin]; block != nullptr && probes < kProbes; block = block->free_next, ++probes) {
+    for (Block* block = heads_[bin]; block != nullptr && probes < kProbes; block = block->free_next) {
+        ++probes;
         if (block->size >= size && (best == nullptr || block->size < best->size)) {
             best = block;
             if (block->size == size) {

@@ -293,8 +293,8 @@ public:
         kunlunxin::checkDeviceIndex(device);
         TORCH_CHECK_NOT_IMPLEMENTED(
             false,
-            "free memory of a flagos device is not available: the vendor's runtime has no query for it. The total "
-            "is torch.flagos.get_device_properties().total_memory; what this process holds is "
+            "free memory of a flagos device is not available: the vendor's runtime has no query for it. The "
+            "total is torch.flagos.get_device_properties().total_memory; what this process holds is "
             "torch.flagos.memory_reserved()");
     }
 

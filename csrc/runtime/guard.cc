@@ -150,8 +150,8 @@ double FlagosGuardImpl::elapsedTime(
     void* /*start*/, void* /*end*/, const c10::DeviceIndex /*device*/) const {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false,
-        "elapsed time between events is not available on flagos: the vendor's runtime records no time in an event. "
-        "Measure with a host clock around torch.flagos.synchronize()");
+        "elapsed time between events is not available on flagos: the vendor's runtime records no time in an "
+        "event. Measure with a host clock around torch.flagos.synchronize()");
 }
 
 } // namespace torch_fl

@@ -39,8 +39,8 @@ bool isForkedAfterCall() noexcept {
 void checkNotForked() {
     TORCH_CHECK(
         !isForkedAfterCall(),
-        "Cannot re-initialize flagos in forked subprocess. To use flagos with multiprocessing, you must use the "
-        "'spawn' start method");
+        "Cannot re-initialize flagos in forked subprocess. To use flagos with multiprocessing, you must use "
+        "the 'spawn' start method");
 }
 
 } // namespace torch_fl::kunlunxin
