@@ -55,7 +55,7 @@ def message(tree: Travelled) -> str:
     """What `import torch_fl` says, without the traceback above it."""
     done = run(tree, "import torch_fl")
     text = done.stderr
-    return text[text.index("torch_fl._preload.errors.LoadError: ") :] if "LoadError: " in text else text
+    return text[text.index("torch_fl.LoadError: ") :] if "torch_fl.LoadError: " in text else text
 
 
 def run(tree: Travelled, snippet: str, **more: str) -> subprocess.CompletedProcess[str]:

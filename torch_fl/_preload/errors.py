@@ -17,3 +17,6 @@ class LoadError(ImportError):
     ):
         super().__init__(message, name=name, path=path)
         self.findings = tuple(findings)
+
+
+LoadError.__module__ = "torch_fl"  # the name under which users meet it, in tracebacks and in `except`

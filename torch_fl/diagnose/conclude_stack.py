@@ -164,21 +164,26 @@ def _incomplete(question: Question, installed: Installed, prediction: StackPredi
         found += unfit(question, item.path, outcome) or [
             trials.loader_refused(item.path, item.reason, installed.python)
         ]
+    said = question.said or (bare.error if bare else None)
     problems: List[facts.MissingLibrary] = []
     considered: List[places.Considered] = []
     for missing in _really_missing(decided.missing):
         link = _dangling(missing)
         problem = _as_loader_problem(missing, bare, installed)
         if link is not None:
+            quote = said or problem.error
             replacement = conclude.link_replacement(question, missing.soname, link)
-            found.append(explain_places.broken_link(problem, conclude.link_chain(link), replacement))
+            linked = problem._replace(error=quote)
+            aside = _named_in_vain(quote, decided)
+            chain = conclude.link_chain(link)
+            found.append(explain_places.broken_link(linked, chain, replacement, question.label(quote), aside))
             continue
         problems.append(problem)
         considered.extend(missing.considered)
     if not problems:
         return found
     problems.sort(key=lambda problem: problem.name != catalog.OP_LIBRARY.soname)  # what needs the others comes first
-    quote = question.said or (bare.error if bare else None) or problems[0].error
+    quote = said or problems[0].error
     problems = [problem._replace(error=quote if n == 0 else None) for n, problem in enumerate(problems)]
     return found + conclude.absent(
         question,

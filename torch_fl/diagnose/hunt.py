@@ -116,8 +116,10 @@ def rerooted(dead: str, sources: Sources) -> Iterator[str]:
     for marker in ("/site-packages/", "/dist-packages/"):
         _head, found, tail = dead.rpartition(marker)
         if found:
-            for entry in sources.search_path:
-                if _is_site(entry) or not _is_standard_library(entry):
+            for (
+                entry
+            ) in sources.search_path:  # path hooks of editable installations are entries too, and no directories
+                if os.path.isabs(entry) and (_is_site(entry) or not _is_standard_library(entry)):
                     yield os.path.join(entry, tail)
             return
     parts = dead.strip("/").split("/")

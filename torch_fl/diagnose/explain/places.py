@@ -253,11 +253,16 @@ register(
 
 
 def broken_link(
-    problem: facts.MissingLibrary, links: Sequence[Fact], replacement: Optional[str], label: str = words.WOULD_SAY
+    problem: facts.MissingLibrary,
+    links: Sequence[Fact],
+    replacement: Optional[str],
+    label: str = words.WOULD_SAY,
+    aside: Sequence[Fact] = (),
 ) -> Finding:
     """A name whose only file is a dangling link.
 
     links         each link on the way with what it points to
+    aside         files that the loader's text names although they are in order
     replacement   a file beside the link with which the model says that everything loads, or None
     """
     link = links[0].where
@@ -277,6 +282,7 @@ def broken_link(
             Evidence("link", tuple(links)),
             *words.searched(problem.lookup),
             *words.quoted(problem.error, label),
+            *_in_order(aside),
         ),
         "the file behind the link was removed or renamed, or the link was copied without it",
         Fix(text, commands),
