@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 
@@ -312,80 +311,3 @@ def test_a_bad_file_further_down_names_itself(tmp_path: Path) -> None:
     outcome = resolve.dlopen(resolve.fresh(child_host(env)), str(root))
     assert outcome.missing == ("libb.so", "libgone.so")
     assert [problem.reason for problem in outcome.problems if isinstance(problem, BadFile)] == ["not-elf"]
-
-
-# --- permissions --------------------------------------------------------------------------------------------------
-
-
-def as_nobody(tmp_path: Path, body: str) -> str:
-    """Run a comparison in a process of an unprivileged user, the model's side included."""
-    import subprocess
-    import sys
-
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to become another user")
-    code = (
-        "import os, sys\nos.environ['FLAGOS_LOAD'] = '0'\nsys.dont_write_bytecode = True\n"
-        "from tests.loader import truth\nfrom tests.loader.truth import Open, compare, environment\n"
-        "import torch_fl._preload.symbols, torch_fl._preload.elf_versions, torch_fl._preload.elf_symbols\n"
-        f"{body}\nprint(result[-1].error)\n"
-    )
-    repository = Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=False,
-        preexec_fn=None,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-def test_c26_c27_a_file_without_permission(tmp_path: Path) -> None:
-    """Root may read everything, so the other user is one without capabilities: both sides run with them dropped."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to make a file that another user may not read")
-    bad = good(tmp_path / "first/libb.so")
-    bad.chmod(0)
-    good(tmp_path / "second/libb.so")
-    root = needs_b(tmp_path / "root.so")
-    for directory in (tmp_path, *tmp_path.parents):
-        if directory.stat().st_mode & 0o005 != 0o005 and str(directory).startswith("/tmp/"):
-            directory.chmod(directory.stat().st_mode | 0o055)
-    code = f"""
-        os.setgroups([])
-        by_path = compare([{str(bad)!r}])[-1].error
-        assert by_path == {str(bad)!r} + ": cannot open shared object file: Permission denied", by_path
-        first = compare([{str(root)!r}], environment(LD_LIBRARY_PATH="{bad.parent}:{tmp_path}/second"))
-        assert first[-1].loads, first
-        result = compare([{str(root)!r}], environment(LD_LIBRARY_PATH="{bad.parent}"))
-    """
-    assert as_nobody(tmp_path, _without_capabilities(code)).endswith("No such file or directory")
-
-
-def _without_capabilities(code: str) -> str:
-    """Drop CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH for good, then run `code`."""
-    import textwrap
-
-    return (
-        textwrap.dedent(
-            """
-        import ctypes
-        libc = ctypes.CDLL(None)
-        for capability in (1, 2):
-            assert libc.prctl(24, capability, 0, 0, 0) == 0
-        """
-        )
-        + textwrap.dedent(
-            """
-        class Header(ctypes.Structure):
-            _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
-        class Data(ctypes.Structure):
-            _fields_ = [(name, ctypes.c_uint32) for name in ("effective", "permitted", "inheritable")]
-        header, data = Header(0x20080522, 0), (Data * 2)()
-        assert libc.capget(ctypes.byref(header), data) == 0
-        for field in ("effective", "permitted", "inheritable"):
-            setattr(data[0], field, getattr(data[0], field) & ~0b110)
-        assert libc.capset(ctypes.byref(header), data) == 0
-        """
-        )
-        + textwrap.dedent(code).replace("os.setgroups([])\n", "")
-    )

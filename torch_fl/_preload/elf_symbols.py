@@ -13,22 +13,8 @@ from operator import mul
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from .elf import Elf
-from .elf_format import (
-    DT_GNU_HASH,
-    DT_HASH,
-    DT_JMPREL,
-    DT_PLTREL,
-    DT_PLTRELSZ,
-    DT_REL,
-    DT_RELA,
-    DT_RELASZ,
-    DT_RELSZ,
-    DT_STRSZ,
-    DT_STRTAB,
-    DT_SYMTAB,
-    DT_VERSYM,
-    ElfError,
-)  # fmt: skip
+from .elf_format import DT_GNU_HASH, DT_HASH, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERSYM, ElfError
+from .elf_relocations import Relocation, read_relocations, table
 
 STB_LOCAL, STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE = 0, 1, 2, 10
 STT_TLS = 6
@@ -59,15 +45,6 @@ class Symbol(NamedTuple):
     visibility: int
     section: int
     version: Optional[int]
-
-
-class Relocation(NamedTuple):
-    """One dynamic relocation that names a symbol. `plt` tells the table it is in."""
-
-    offset: int
-    type: int
-    symbol: int
-    plt: bool
 
 
 class Symbols:
@@ -102,34 +79,22 @@ class Symbols:
 
     # --- reading --------------------------------------------------------------------------------------------------
 
-    def _bytes(self, descriptor: int, address: int, size: int, what: str) -> bytes:
-        offset = self.file.file_offset(address)
-        if size < 0 or offset + size > self.file.size:
-            raise ElfError(self.path, offset, f"the {what} reaches past the end of the file")
-        try:
-            data = os.pread(descriptor, size, offset)
-        except (OSError, OverflowError) as error:
-            raise ElfError(self.path, offset, f"the {what} cannot be read") from error
-        if len(data) < size:
-            raise ElfError(self.path, offset, f"the {what} is cut off")
-        return data
-
     def _words(self, data: bytes, wide: bool = False) -> Sequence[int]:
         if self.file.little_endian == (sys.byteorder == "little"):
             return memoryview(data).cast("Q" if wide else "I")
         return struct.unpack(f"{self.file.order}{len(data) // (8 if wide else 4)}{'Q' if wide else 'I'}", data)
 
     def _read_gnu_hash(self, descriptor: int, address: int) -> None:
-        header = self._bytes(descriptor, address, 16, "hash table")
+        header = table(self.file, descriptor, address, 16, "hash table")
         self.nbuckets, self.symoffset, words, self.bloom_shift = struct.unpack(self.file.order + "IIII", header)
         width = 8 if self.wide else 4
         if not self.nbuckets or not words or words & (words - 1):
             raise ElfError(self.path, self.file.file_offset(address), "the hash table's header makes no sense")
         at = address + 16
-        bloom = self._bytes(descriptor, at, words * width, "hash table")
+        bloom = table(self.file, descriptor, at, words * width, "hash table")
         self.bloom, self.bloom_mask = self._words(bloom, self.wide), words - 1
         at += words * width
-        self.buckets = self._words(self._bytes(descriptor, at, self.nbuckets * 4, "hash table"))
+        self.buckets = self._words(table(self.file, descriptor, at, self.nbuckets * 4, "hash table"))
         at += self.nbuckets * 4
         last = max(self.buckets)
         self.gnu = True
@@ -144,7 +109,7 @@ class Symbols:
         size = wanted + 64
         while True:
             size = min(size, room)
-            data = self._bytes(descriptor, at, size * 4, "hash table")
+            data = table(self.file, descriptor, at, size * 4, "hash table")
             chain = self._words(data)
             end = wanted - 1
             while end < len(chain) and not chain[end] & 1:
@@ -163,20 +128,22 @@ class Symbols:
         return 0
 
     def _read_sysv_hash(self, descriptor: int, address: int) -> None:
-        self.nbuckets, count = struct.unpack(self.file.order + "II", self._bytes(descriptor, address, 8, "hash table"))
+        self.nbuckets, count = struct.unpack(
+            self.file.order + "II", table(self.file, descriptor, address, 8, "hash table")
+        )
         if not self.nbuckets:
             return
-        self.buckets = self._words(self._bytes(descriptor, address + 8, self.nbuckets * 4, "hash table"))
-        self.chain = self._words(self._bytes(descriptor, address + 8 + self.nbuckets * 4, count * 4, "hash table"))
+        self.buckets = self._words(table(self.file, descriptor, address + 8, self.nbuckets * 4, "hash table"))
+        self.chain = self._words(table(self.file, descriptor, address + 8 + self.nbuckets * 4, count * 4, "hash table"))
         self.chain_count = count
 
     def _read_tables(self, descriptor: int) -> None:
         tags = self.file.tags
         count = self.count = self._count(descriptor)
-        self.symtab = self._bytes(descriptor, tags[DT_SYMTAB], count * self.entry, "symbol table")
-        self.strings = self._bytes(descriptor, tags[DT_STRTAB], tags.get(DT_STRSZ, 0), "string table")
+        self.symtab = table(self.file, descriptor, tags[DT_SYMTAB], count * self.entry, "symbol table")
+        self.strings = table(self.file, descriptor, tags[DT_STRTAB], tags.get(DT_STRSZ, 0), "string table")
         if DT_VERSYM in tags:
-            data = self._bytes(descriptor, tags[DT_VERSYM], count * 2, "version index table")
+            data = table(self.file, descriptor, tags[DT_VERSYM], count * 2, "version index table")
             self.versym = data if self.file.little_endian == (sys.byteorder == "little") else _swapped(data)
 
     def _count(self, descriptor: int) -> int:
@@ -185,10 +152,10 @@ class Symbols:
             return self.symoffset + self.chain_count
         tags = self.file.tags
         if DT_HASH in tags:
-            header = self._bytes(descriptor, tags[DT_HASH], 8, "hash table")
+            header = table(self.file, descriptor, tags[DT_HASH], 8, "hash table")
             return int(struct.unpack(self.file.order + "II", header)[1])
         # Nothing is hashed, so nothing is defined: what relocations refer to is all that matters.
-        highest = max((entry.symbol for entry in self._relocations(descriptor)), default=0)
+        highest = max((entry.symbol for entry in read_relocations(self.file, descriptor)), default=0)
         return highest + 1
 
     # --- questions ------------------------------------------------------------------------------------------------
@@ -285,7 +252,7 @@ class Symbols:
         """Relocations that name a symbol, in the order in which the loader processes them."""
         descriptor = self.file.open()
         try:
-            return self._relocations(descriptor)
+            return read_relocations(self.file, descriptor)
         finally:
             os.close(descriptor)
 
@@ -293,38 +260,9 @@ class Symbols:
         """Relocations of the given types, those that name no symbol included (`symbol` is 0)."""
         descriptor = self.file.open()
         try:
-            return self._relocations(descriptor, types)
+            return read_relocations(self.file, descriptor, types)
         finally:
             os.close(descriptor)
-
-    def _relocations(self, descriptor: int, types: Sequence[int] = ()) -> List[Relocation]:
-        tags = self.file.tags
-        found: List[Relocation] = []
-        tables: List[Tuple[int, int, bool, bool]] = []
-        for table, size, addend in ((DT_RELA, DT_RELASZ, True), (DT_REL, DT_RELSZ, False)):
-            if table in tags:
-                tables.append((tags[table], tags.get(size, 0), addend, False))
-        if DT_JMPREL in tags:
-            addend = tags.get(DT_PLTREL, DT_RELA) == DT_RELA
-            start, size = tags[DT_JMPREL], tags.get(DT_PLTRELSZ, 0)
-            # Some linkers let DT_RELASZ cover the PLT relocations too (dynamic-link.h, _ELF_DYNAMIC_DO_RELOC).
-            tables = [
-                (at, length - size if at + length == start + size else length, kind, plt)
-                for at, length, kind, plt in tables
-            ]
-            tables.append((start, size, addend, True))
-        for address, size, addend, plt in tables:
-            if size <= 0:
-                continue
-            layout = ("QQq" if addend else "QQ") if self.wide else ("IIi" if addend else "II")
-            step = struct.calcsize("=" + layout)
-            data = self._bytes(descriptor, address, size // step * step, "relocation table")
-            shift, mask = (32, 0xFFFFFFFF) if self.wide else (8, 0xFF)
-            for fields in struct.iter_unpack(self.file.order + layout, data):
-                info = fields[1]
-                if info & mask in types if types else info >> shift:
-                    found.append(Relocation(fields[0], info & mask, info >> shift, plt))
-        return found
 
 
 def read_symbols(file: Elf) -> Symbols:
