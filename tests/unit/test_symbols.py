@@ -110,8 +110,9 @@ def test_blocks_fill_the_rest_and_alignment_counts() -> None:
 @pytest.mark.parametrize(
     ("text", "result"),
     [("$ORIGIN", "/o"), ("${ORIGIN}/x", "/o/x"), ("a$ORIGIN:b", "a/o:b"), ("$ORIGINX", "$ORIGINX"),
-     ("$LIB/$LIB", "lib64/lib64"), ("$PLATFORM", ""), ("x/$PLATFORM/y", ""), ("$$ORIGIN", "$/o"), 
-     ("${LIB}64", "lib6464"), ("${LIB", "${LIB"), ("$", "$"), ("plain", "plain"), ("$ORIGIN_", "$ORIGIN_"), ("$origin", "$origin")],
+     ("$LIB/$LIB", "lib64/lib64"), ("$PLATFORM", ""), ("x/$PLATFORM/y", ""), ("$$ORIGIN", "$/o"),
+     ("${LIB}64", "lib6464"), ("${LIB", "${LIB"), ("$", "$"), ("plain", "plain"),
+     ("$ORIGIN_", "$ORIGIN_"), ("$origin", "$origin")],
 )  # fmt: skip
 def test_expansion(text: str, result: str) -> None:
     assert expand(text, VALUES) == result
