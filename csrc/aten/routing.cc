@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 
 namespace torch_fl {
@@ -54,17 +55,39 @@ std::string backendNames() {
     return names + kFallbackRoute;
 }
 
-bool isOperator(const std::string& name) {
+std::optional<c10::OperatorHandle> findOperator(const std::string& name) {
     const size_t dot = name.find('.');
     const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
-    return c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload}).has_value();
+    return c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload});
 }
 
-std::vector<const NativeOperator*> chosenKernels(const Routes& routes) {
-    std::vector<const NativeOperator*> chosen;
+// Note [Operators that PyTorch composes]
+// The fallback takes what has no other kernel. PyTorch has one for each functional and in-place variant of a
+// structured operator, which prepares an output and calls the out= variant: through the fallback the
+// unwritten output would travel to the CPU too. It has one for layer and group norm, from other operators and
+// less exact than the kernels for the CPU. Where the route says `none` the fallback is registered over those.
+// Operators that PyTorch composes differentiably are left alone: a kernel would end their differentiation.
+bool hidesFallback(const c10::OperatorHandle& op) {
+    return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+        (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional));
+}
+
+struct Chosen {
+    std::vector<const NativeOperator*> native;
+    std::vector<std::string> fallback;
+};
+
+Chosen chooseKernels(const Routes& routes) {
+    Chosen chosen;
     for (const auto& [name, backend] : routes) {
-        TORCH_CHECK(isOperator(name), "operator route ", name, " = ", backend, ": this PyTorch has no aten::", name);
+        const auto op = findOperator(name);
+        TORCH_CHECK(
+            op.has_value(), "operator route ", name, " = ", backend, ": this PyTorch has no aten::", name);
         if (backend == kFallbackRoute) {
+            if (hidesFallback(*op)) {
+                chosen.fallback.push_back(name);
+            }
             continue;
         }
         const auto table = backends().find(backend);
@@ -85,7 +108,7 @@ std::vector<const NativeOperator*> chosenKernels(const Routes& routes) {
             backend,
             ": this backend has no kernel for aten::",
             name);
-        chosen.push_back(entry->second);
+        chosen.native.push_back(entry->second);
     }
     return chosen;
 }
@@ -114,7 +137,7 @@ void implement(torch::Library& library, const NativeOperator& entry) {
 void registerOperators(const Routes& routes) {
     Registry& registered = registry();
     TORCH_CHECK(registered.libraries.empty(), "the operators of flagos are registered already");
-    const std::vector<const NativeOperator*> chosen = chosenKernels(routes);
+    const Chosen chosen = chooseKernels(routes);
 
     addLibrary("_", c10::DispatchKey::PrivateUse1, __LINE__)
         .fallback(torch::CppFunction::makeFromBoxedFunction<&cpuFallback>());
@@ -128,7 +151,10 @@ void registerOperators(const Routes& routes) {
             implement(aten, entry);
         }
     }
-    for (const NativeOperator* const entry : chosen) {
+    for (const std::string& name : chosen.fallback) {
+        aten.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&cpuFallback>());
+    }
+    for (const NativeOperator* const entry : chosen.native) {
         implement(aten, *entry);
         registered.native.emplace_back(entry->name);
     }

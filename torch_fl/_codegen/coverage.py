@@ -8,9 +8,15 @@ from typing import Tuple
 
 import torchgen
 from torchgen.gen import parse_native_yaml
-from torchgen.model import DispatchKey
+from torchgen.model import DispatchKey, NativeFunction
 
 from . import operators
+
+COMPOSITE = (
+    DispatchKey.CompositeImplicitAutograd,
+    DispatchKey.CompositeExplicitAutograd,
+    DispatchKey.CompositeExplicitAutogradNonFunctional,
+)
 
 
 def torch_version() -> str:
@@ -18,20 +24,29 @@ def torch_version() -> str:
     return metadata.version("torch").partition("+")[0]
 
 
+# PyTorch composes these from other operators and has a kernel for the CPU besides, which is more exact.
+EXACT_ON_CPU = frozenset({"native_layer_norm", "native_group_norm"})
+
+
 def covered() -> Tuple[str, ...]:
     """Overloads with a kernel for the CPU, directly or as a structured variant, and those in the table; sorted.
 
-    Overloads that PyTorch composes from others are left out unless the table has them, and so is what the device
-    layer registers in any case: nothing could be routed there. Kernels for sparse and quantized tensors alone do not
-    count either, since the fallback never sees such tensors.
+    Overloads that PyTorch composes from others on every device are left out unless the table has them, and so is what
+    the device layer registers in any case: nothing could be routed there. Kernels for sparse and quantized tensors
+    alone do not count either, since the fallback never sees such tensors.
     """
     directory = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
     parsed = parse_native_yaml(str(directory / "native_functions.yaml"), str(directory / "tags.yaml"))
-    cpu = parsed.backend_indices[DispatchKey.CPU]
+
+    def has(declared: NativeFunction, key: DispatchKey) -> bool:
+        return bool(parsed.backend_indices[key].has_kernel(declared))
+
     computed = {
         str(declared.func.name)
         for declared in parsed.native_functions
-        if cpu.has_kernel(declared) or declared.structured_delegate is not None
+        if declared.structured_delegate is not None
+        or (has(declared, DispatchKey.CPU) and not any(has(declared, key) for key in COMPOSITE))
     }
     native = {record.aten for record in operators.OPERATORS}
-    return tuple(sorted((computed | native) - set(operators.DEVICE_LAYER) - set(operators.COMPOSED)))
+    fixed = {*operators.DEVICE_LAYER, *operators.COMPOSED}
+    return tuple(sorted((computed | native | EXACT_ON_CPU) - fixed))
