@@ -197,3 +197,84 @@ def test_secure_mode_and_the_programs_own_rpath(tmp_path: Path) -> None:
     let_others_in(tmp_path / "lib")
     truth, model = both_sides(program, [str(root)], environment())
     assert truth == model
+
+
+# --- ld.so.cache --------------------------------------------------------------------------------------------------
+
+
+def with_cache(tmp_path: Path, *directories: Path) -> tuple[str, ...]:
+    """A prefix under which /etc/ld.so.cache is one that ldconfig made of these directories and the system's."""
+    unshare, ldconfig = shutil.which("unshare"), shutil.which("ldconfig", path="/sbin:/usr/sbin:/usr/bin")
+    if unshare is None or ldconfig is None:
+        pytest.skip("needs unshare and ldconfig, to give a process another cache")
+    (tmp_path / "ld.so.conf").write_text("".join(f"{entry}\n" for entry in directories))
+    cache = tmp_path / "ld.so.cache"
+    command = [ldconfig, "-X", "-f", str(tmp_path / "ld.so.conf"), "-C", str(cache)]
+    subprocess.run(command, capture_output=True, check=True)
+    script = f'mount --bind {cache} /etc/ld.so.cache && exec "$@"'
+    prefix = (unshare, "-m", "/bin/sh", "-c", script, "sh")
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("needs the right to mount in a namespace of its own")
+    return prefix
+
+
+def cached(path: Path) -> Path:
+    return make_so(path, soname="libcached.so.1", source=f"int f(void) {{ return {len(str(path))}; }}")
+
+
+@needs_root
+def test_c34_an_entry_of_the_cache_is_found_whatever_ld_so_conf_says(tmp_path: Path) -> None:
+    cached(tmp_path / "dir/libcached.so.1")
+    root = make_so(tmp_path / "a.so", needed=["libcached.so.1"])
+    prefix = with_cache(tmp_path, tmp_path / "dir")
+    assert in_python(f'print(compare(["{root}"])[-1].loads)', prefix) == "True"
+    assert in_python(f'print(compare(["{root}"])[-1].loads)') == "False"
+
+
+@needs_root
+def test_c33_a_directory_in_ld_so_conf_counts_only_once_ldconfig_has_run(tmp_path: Path) -> None:
+    cached(tmp_path / "dir/libcached.so.1")
+    root = make_so(tmp_path / "a.so", needed=["libcached.so.1"])
+    with_cache(tmp_path, tmp_path / "dir")
+    script = f'mount --bind {tmp_path}/ld.so.conf /etc/ld.so.conf && exec "$@"'
+    said = in_python(f'print(compare(["{root}"])[-1].loads)', ("unshare", "-m", "/bin/sh", "-c", script, "sh"))
+    assert said == "False"
+
+
+@needs_root
+@pytest.mark.parametrize("levels", [("x86-64-v2",), ("x86-64-v2", "x86-64-v3"), ("x86-64-v3", "x86-64-v4")])
+def test_the_best_usable_hardware_entry_of_the_cache_wins(tmp_path: Path, levels: tuple[str, ...]) -> None:
+    cached(tmp_path / "dir/libcached.so.1")
+    for level in levels:
+        cached(tmp_path / "dir/glibc-hwcaps" / level / "libcached.so.1")
+    root = make_so(tmp_path / "a.so", needed=["libcached.so.1"])
+    assert in_python(f'print(compare(["{root}"])[-1].loads)', with_cache(tmp_path, tmp_path / "dir")) == "True"
+
+
+@needs_root
+def test_a_stale_entry_of_the_cache_is_passed_over(tmp_path: Path) -> None:
+    gone = cached(tmp_path / "dir/libcached.so.1")
+    root = make_so(tmp_path / "a.so", needed=["libcached.so.1"])
+    prefix = with_cache(tmp_path, tmp_path / "dir")
+    gone.unlink()
+    said = in_python(f'print(compare(["{root}"])[-1].error)', prefix)
+    assert said == "libcached.so.1: cannot open shared object file: No such file or directory"
+
+
+@needs_root
+def test_an_entry_that_became_a_text_is_fatal(tmp_path: Path) -> None:
+    bad = cached(tmp_path / "dir/libcached.so.1")
+    root = make_so(tmp_path / "a.so", needed=["libcached.so.1"])
+    prefix = with_cache(tmp_path, tmp_path / "dir")
+    elfkit.write_text(bad, "GROUP ( libreal.so ) " * 8)
+    assert in_python(f'print(compare(["{root}"])[-1].error)', prefix) == f"{bad}: invalid ELF header"
+
+
+@needs_root
+def test_runpath_beats_the_cache_and_nodefaultlib_does_not_bar_other_directories(tmp_path: Path) -> None:
+    cached(tmp_path / "dir/libcached.so.1")
+    cached(tmp_path / "other/libcached.so.1")
+    first = make_so(tmp_path / "a.so", needed=["libcached.so.1"], runpath=str(tmp_path / "other"))
+    second = make_so(tmp_path / "b.so", needed=["libcached.so.1"], flags=["-Wl,-z,nodefaultlib"])
+    prefix = with_cache(tmp_path, tmp_path / "dir")
+    assert in_python(f'print(compare(["{first}"])[-1].loads, compare(["{second}"])[-1].loads)', prefix) == "True True"
