@@ -10,8 +10,8 @@ bool DeviceTracer::isAvailable() noexcept {
 
 void DeviceTracer::start() {
     TORCH_WARN_ONCE(
-        "device tracing is not available on kunlunxin: the vendor's tracer follows the CUDA dispatch key, which "
-        "flagos does not use. Nothing of the device is recorded; CPU activity is");
+        "device tracing is not available on kunlunxin: the vendor's tracer follows the CUDA dispatch key, "
+        "which flagos does not use. Nothing of the device is recorded; CPU activity is");
 }
 
 void DeviceTracer::stop() noexcept {}
