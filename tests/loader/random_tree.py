@@ -271,6 +271,8 @@ def foretold(case: Case, program: Path) -> list[Result]:
 def _files(process: resolve.Process) -> frozenset[str]:
     found = set()
     for entry in process.maps:
+        if entry.elf is None:  # the vDSO has no file
+            continue
         status = os.stat(process.host.real(entry.name))
         found.add(f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x} {status.st_ino}")
     return frozenset(found)

@@ -217,5 +217,5 @@ def test_the_interpreter_that_runs_this(tmp_path: Path) -> None:
     )
     truth = {os.path.realpath(line) for line in done.stdout.split()}
     model = resolve.fresh(child_host(environment()))
-    assert {os.path.realpath(entry.name) for entry in model.maps[1:]} <= truth
+    assert {os.path.realpath(entry.name) for entry in model.maps[1:] if entry.elf is not None} <= truth
     assert "libc.so.6" in {entry.soname for entry in model.maps}

@@ -550,5 +550,9 @@ def test_the_loader_by_another_path_is_the_same_object() -> None:
     assert loads(compare([os.path.realpath(interpreter), interpreter]))
 
 
+def test_the_empty_name_is_the_program_and_the_vdso_answers_to_its_name() -> None:
+    assert loads(compare(["", "linux-vdso.so.1"]))
+
+
 def test_the_running_program_by_its_path_is_no_library() -> None:
     assert not loads(compare([PYTHON]))

@@ -177,7 +177,7 @@ def test_an_older_glibc_ends_a_list_at_a_file_in_a_directorys_place(tmp_path: Pa
 def test_a_program_that_is_no_python_and_one_that_is_gone(tmp_path: Path) -> None:
     assert resolve.fresh(here().replace(executable=os.path.realpath("/bin/sh"))).find("libc.so.6") is not None
     nothing = resolve.fresh(here().replace(executable=str(tmp_path / "gone")))
-    assert len(nothing.maps) == 1
+    assert [entry.elf for entry in nothing.maps] == [None, None]
     assert not resolve.dlopen(nothing, str(tmp_path / "a.so")).loads
 
 
@@ -188,7 +188,7 @@ def test_relocation_order_of_both_algorithms() -> None:
         assert order == [3, 1, 2, 0]
 
 
-@pytest.mark.parametrize("name", ["", "/", "//", ".", "x\0y", "/" + "a" * 5000, "$ORIGIN", "${", "ü/\udcff", "a" * 300])
+@pytest.mark.parametrize("name", ["/", "//", ".", "x\0y", "/" + "a" * 5000, "$ORIGIN", "${", "ü/\udcff", "a" * 300])
 def test_any_name_gives_an_outcome(name: str) -> None:
     outcome = resolve.dlopen(resolve.fresh(here()), name)
     assert not outcome.loads

@@ -134,12 +134,10 @@ class Mapper:
         return chain
 
     def enter(self, index: int) -> None:
-        """Let the object at `index` be found by its names and its file. The program's name is "" for the loader."""
+        """Let the object at `index` be found by its names and its file. The program answers only to the name ""."""
         entry = self.maps[index]
-        if entry.how == facts.START and entry.elf is not None and entry.elf.interpreter is not None:
-            return
-        self._names.setdefault(entry.name, index)
-        for alias in entry.aliases:
+        names = ("",) if index == 0 and entry.how == facts.START else (entry.name, *entry.aliases)
+        for alias in names:
             self._names.setdefault(alias, index)
         if entry.soname is not None:
             self._sonames.setdefault(entry.soname, index)

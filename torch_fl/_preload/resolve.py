@@ -6,6 +6,11 @@ opened for execution. Rules: glibc elf/dl-load.c, dl-deps.c, dl-open.c, dl-versi
     process = fresh(host.current())                        # an interpreter that has just started
     outcome = dlopen(process, "/x/libxpurt.so.2", GLOBAL)  # a preload
     outcome = dlopen(outcome.process, "/x/_C.so")          # what happens next
+
+Not modelled: RTLD_LAZY, RTLD_DEEPBIND, RTLD_NOLOAD and dlmopen; LD_AUDIT; what constructors do; which directories a
+process that has been running for a while remembers as missing; cache entries of the hwcap mechanism that glibc 2.37
+dropped; overcommit limits; control-flow enforcement; relocation types that a machine does not know. musl's rules are
+others altogether: a load on a musl host carries a ForeignLibc record.
 """
 
 from __future__ import annotations

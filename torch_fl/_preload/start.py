@@ -11,6 +11,9 @@ from .host import Host, Mapped
 from .mapping import Mapper, freeze
 from .process import GLOBAL, LOCAL, LinkMap, Process
 
+_VDSO = {64: "linux-vdso.so.1", 32: "linux-gate.so.1"}
+"""The kernel's own object is in the loader's list under this name, and has no file."""
+
 
 def fresh(host: Host) -> Process:
     """The process right after `host.executable` has started: itself, LD_PRELOAD, its dependencies, ld.so. All global.
@@ -69,11 +72,15 @@ def closure(maps: Sequence[LinkMap], root: int) -> List[int]:
 
 
 def _map_program(mapper: Mapper) -> None:
-    """The executable, and ld.so, which the kernel maps and which is not searched for. Only ld.so is known by inode."""
+    """What the kernel maps: the executable, the vDSO and ld.so. Only ld.so is known by its inode."""
     host = mapper.host
     program = _readable(host.executable, host)
     origin = os.path.dirname(host.executable)
     mapper.maps.append(LinkMap(host.executable, (), None, 0, 0, origin, program, None, (), GLOBAL, facts.START))
+    mapper.enter(0)
+    vdso = _VDSO.get(host.bits, "")
+    mapper.maps.append(LinkMap(vdso, (vdso,), vdso, 0, 0, None, None, None, (), LOCAL, facts.START))
+    mapper.enter(1)
     if host.interpreter is not None:
         loader = _readable(host.interpreter, host)
         soname = loader.soname if loader is not None else None
@@ -82,7 +89,7 @@ def _map_program(mapper: Mapper) -> None:
         mapper.maps.append(
             LinkMap(host.interpreter, aliases, soname, device, inode, None, loader, None, (), GLOBAL, facts.START)
         )
-        mapper.enter(1)
+        mapper.enter(2)
 
 
 def _readable(path: str, host: Host) -> Optional[elf.Elf]:
