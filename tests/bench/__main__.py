@@ -9,44 +9,60 @@ import json
 import sys
 from pathlib import Path
 
-from tests.bench.measure import Result, Series, alternate
+from tests.bench.measure import Result, Series, Side, alternate, last_line
 
 RAW = Path(__file__).resolve().parents[2] / "build" / "bench"
 RUNS = 15
 
+# Modules of the standard library that `import torch` needs as well: whoever imports torch_fl pays for them once, with or
+# without a preload. `cold` leaves them out and charges them to the side that uses them.
+SHARED = "import ast, ctypes, glob, importlib.util, os, struct, typing, warnings"
+
 PRELOAD = """
 import json, os, time
 os.environ["FLAGOS_LOAD"] = "0"  # the package alone; the preload is called below
+{shared}
 start = time.perf_counter()
 from torch_fl._preload import hook
 hook.preload()
 print(json.dumps(time.perf_counter() - start))
 """
 
-# The same files by bare ctypes: the order is taken from the plan, outside the measured part.
-BARE = '''
-import json, subprocess, sys, time
-listing = """
-import os
+# What it is compared with: the same files, in the order of the plan, which is made before the clock starts.
+PLAN = """
+import json, os
 os.environ["FLAGOS_LOAD"] = "0"
 from torch_fl._preload import hook
-print(*[step.path for step in hook.plan_now().steps], sep="\\n")
+print(json.dumps([step.path for step in hook.plan_now().steps]))
 """
-paths = subprocess.run([sys.executable, "-c", listing], check=True, capture_output=True, text=True).stdout.splitlines()
+
+BARE = """
+import json, sys, time
+paths = json.loads(sys.argv[1])
+{shared}
 start = time.perf_counter()
 import ctypes, os
 for path in paths:
     ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
 print(json.dumps(time.perf_counter() - start))
-'''
+"""
 
-IMPORT = "import json, time; start = time.perf_counter(); import {0}; print(json.dumps(time.perf_counter() - start))"
 
-SUBMIT = """
-import json, torch
-import torch_fl
+def timed(module: str) -> str:
+    return f"""
+import json, time
+start = time.perf_counter()
+import {module}
+print(json.dumps(time.perf_counter() - start))
+"""
+
+
+def submit(device: str) -> str:
+    """Median seconds of one `a + b`, without waiting for the device between two of them."""
+    return f"""
+import json, torch, torch_fl
 from torch.utils.benchmark import Timer
-a = torch.ones(8, 8, device={device!r}); b = torch.ones(8, 8, device={device!r})
+a, b = torch.ones(8, 8, device={device!r}), torch.ones(8, 8, device={device!r})
 torch.accelerator.synchronize()
 with torch.no_grad():
     measured = Timer("a + b", globals=dict(a=a, b=b)).blocked_autorange(min_run_time=0.3)
@@ -55,35 +71,29 @@ print(json.dumps(measured.median))
 
 
 def main() -> int:
+    paths = last_line(PLAN)
     results = []
-    ours, bare = alternate(("_preload", PRELOAD), ("bare ctypes, same files and order", BARE), RUNS)
-    results.append(
-        Result(
-            "(a) what _preload adds to opening the same libraries",
-            (ours.median - bare.median) * 1e3,
-            "ms",
-            10,
-            (ours, bare),
+    for title, shared, target in (
+        ("(a) what _preload adds to opening the same libraries", SHARED, 10),
+        ("    the same in a cold interpreter, standard library included", "", None),
+    ):
+        ours, bare = alternate(
+            Side("_preload", PRELOAD.format(shared=shared)),
+            Side("bare ctypes, same files and order", BARE.format(shared=shared), (paths,)),
+            RUNS,
         )
-    )
-    ours, peer = alternate(
-        ("import torch_fl", IMPORT.format("torch_fl")), ("import torch", IMPORT.format("torch")), RUNS
-    )
+        results.append(Result(title, (ours.median - bare.median) * 1e3, "ms", target, (ours, bare)))
+
+    ours, peer = alternate(Side("import torch_fl", timed("torch_fl")), Side("import torch", timed("torch")), RUNS)
+    ratio = ours.median / peer.median
+    results.append(Result("(b) import torch_fl against import torch", ratio, "times", 1.15, (ours, peer)))
+
+    ours, peer = alternate(Side("flagos (emulated SDK)", submit("flagos")), Side("cpu", submit("cpu")), 5)
+    ratio = ours.median / peer.median
     results.append(
-        Result("(b) import torch_fl against import torch", ours.median / peer.median, "times", 1.15, (ours, peer))
+        Result("(c) add on 8x8 float32, submit to return", ratio, "times the CPU device", None, (ours, peer))
     )
-    ours, peer = alternate(
-        ("flagos (emulated SDK)", SUBMIT.format(device="flagos")), ("cpu", SUBMIT.format(device="cpu")), 5
-    )
-    results.append(
-        Result(
-            "(c) add on 8x8 float32, submit to return",
-            ours.median / peer.median,
-            "times the CPU device",
-            None,
-            (ours, peer),
-        )
-    )
+
     for result in results:
         print(result.line())
     keep(results)

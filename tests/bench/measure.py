@@ -49,20 +49,30 @@ class Result(NamedTuple):
         return f"{self.name}: {self.value:.3g} {self.unit} ({target}){' MISSED' if self.missed else ''}\n    {sides}"
 
 
-def child_seconds(snippet: str) -> float:
-    """Runs `snippet` in a fresh interpreter; it must print one JSON number, the seconds it measured itself."""
-    done = subprocess.run(
-        [sys.executable, "-c", snippet], check=True, capture_output=True, text=True, env=dict(os.environ)
-    )
-    return float(json.loads(done.stdout.splitlines()[-1]))
+class Side(NamedTuple):
+    """What is measured: a snippet for a fresh interpreter that times itself and prints seconds as JSON."""
+
+    name: str
+    snippet: str
+    arguments: tuple[str, ...] = ()
 
 
-def alternate(first: tuple[str, str], second: tuple[str, str], runs: int) -> tuple[Series, Series]:
-    """(name, snippet) twice: one warm-up of each, then `runs` pairs in the order A B A B …"""
-    sides = (Series(first[0], []), Series(second[0], []))
-    for _, snippet in (first, second):
-        child_seconds(snippet)
-    for _ in range(runs):
-        for side, (_, snippet) in zip(sides, (first, second)):
-            side.samples.append(child_seconds(snippet))
-    return sides
+def last_line(snippet: str, *arguments: str) -> str:
+    """What `snippet` prints last, run in a fresh interpreter."""
+    command = [sys.executable, "-c", snippet, *arguments]
+    # Compiled modules are cached, as in a user's second import.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout.splitlines()[
+        -1
+    ]
+
+
+def alternate(first: Side, second: Side, runs: int) -> tuple[Series, Series]:
+    """One warm-up of each, then `runs` pairs in the order A B A B ..."""
+    series = (Series(first.name, []), Series(second.name, []))
+    for warm_up in (True, *[False] * runs):
+        for side, kept in zip((first, second), series):
+            seconds = float(json.loads(last_line(side.snippet, *side.arguments)))
+            if not warm_up:
+                kept.samples.append(seconds)
+    return series

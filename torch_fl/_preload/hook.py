@@ -8,16 +8,14 @@ import importlib.util
 import os
 import sys
 import warnings
-from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from . import catalog, host, load, places, plan
 
 EXTENSION = "torch_fl._C"
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """Facts of a load that did not succeed.
 
     stage      "torch" (not installed), "extension" (no _C for this interpreter) or "import" (the loader refused)
@@ -47,8 +45,7 @@ class LoadFailed(Exception):
         self.failure = failure
 
 
-@dataclass(frozen=True)
-class Preloaded:
+class Preloaded(NamedTuple):
     """The outcome of `preload`: the plan, what is open (the handles live as long as this record) and what refused."""
 
     plan: plan.Plan

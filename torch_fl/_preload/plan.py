@@ -8,7 +8,6 @@ runtime comes before all of it, because a component uses one of its symbols with
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import catalog, elf
@@ -47,8 +46,7 @@ class Unreadable(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What to open and in which order. `complete` says that nothing of it is missing or unreadable."""
 
     steps: Tuple[Step, ...]
