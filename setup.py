@@ -382,7 +382,7 @@ class BuildNative(build_ext):
                 [f"{sys.executable} -m pip install pybind11"],
             )
         defines = {
-            "FLAGOS_ACCELERATOR": layout.accelerator,
+            "TORCH_FL_ACCELERATOR": layout.accelerator,
             "CMAKE_BUILD_TYPE": os.environ.get("FLAGOS_BUILD_TYPE", "Release"),
             "CMAKE_MAKE_PROGRAM": layout.ninja,
             "CMAKE_CXX_COMPILER": layout.compiler,
