@@ -1,4 +1,4 @@
-"""Seeded random trees: the model against a real process, call by call."""
+"""Seeded random trees: the model against a real process, call by call. TORCH_FL_TREES says how many (150)."""
 
 from __future__ import annotations
 
