@@ -8,6 +8,7 @@
 
 #include <ATen/Dispatch_v2.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/fill_ops.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zero_ops.h>
@@ -76,7 +77,8 @@ at::Tensor& fillTensor(at::Tensor& self, const at::Tensor& value) {
         "fill_ only supports 0-dimension value tensor but got tensor with ",
         value.dim(),
         " dimensions.");
-    copyInto(self, value);
+    // The value may be an element of the tensor that is filled.
+    copyInto(self, value.storage().is_alias_of(self.storage()) ? value.clone() : value);
     return self;
 }
 
