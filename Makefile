@@ -14,7 +14,7 @@ export XPU_ROOT ?= $(SDK)/xpu
 export XDNN_ROOT ?= $(SDK)/site-packages/torch_xmlir
 export XCUDART_ROOT ?= $(SDK)/xcudart
 
-.PHONY: setup demo test bench lint generate clean native
+.PHONY: setup demo test bench lint tidy generate clean native
 
 setup: native
 
@@ -31,6 +31,11 @@ bench: setup
 lint: setup
 	$(PY) -m ruff check .
 	$(PY) -m mypy
+	$(VENV)/bin/clang-format --dry-run --Werror $$(git ls-files '*.cc' '*.h')
+
+# Minutes, not seconds: clang-tidy parses torch's headers once for each file.
+tidy: setup
+	$(VENV)/bin/clang-tidy -p build/native-* --quiet $$(git ls-files 'csrc/*.cc')
 
 generate: setup
 	$(PY) -m torch_fl._codegen
