@@ -40,8 +40,7 @@ Tensor convolution(
     announceFallback("aten::convolution_overrideable", "");
     SameDevice("convolution").check(input, "input").check(weight, "weight").check(bias, "bias");
     const Tensor result = at::convolution(
-        toHost(input), toHost(weight), toHost(bias), stride, padding, dilation, transposed, output_padding,
-        groups);
+        toHost(input), toHost(weight), toHost(bias), stride, padding, dilation, transposed, output_padding, groups);
     return toDevice(result, input.device());
 }
 
@@ -50,15 +49,21 @@ std::tuple<Tensor, Tensor, Tensor> convolutionBackward(
     IntArrayRef dilation, bool transposed, IntArrayRef output_padding, int64_t groups,
     std::array<bool, 3> output_mask) {
     announceFallback("aten::convolution_backward_overrideable", "");
-    SameDevice("convolution_backward")
-        .check(gradient, "grad_output")
-        .check(input, "input")
-        .check(weight, "weight");
+    SameDevice("convolution_backward").check(gradient, "grad_output").check(input, "input").check(weight, "weight");
     // One bias element per output channel.
     const std::array<int64_t, 1> bias_sizes{gradient.size(1)};
     const auto [for_input, for_weight, for_bias] = at::convolution_backward(
-        toHost(gradient), toHost(input), toHost(weight), IntArrayRef(bias_sizes), stride, padding, dilation,
-        transposed, output_padding, groups, output_mask);
+        toHost(gradient),
+        toHost(input),
+        toHost(weight),
+        IntArrayRef(bias_sizes),
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        output_mask);
     const c10::Device device = input.device();
     return {toDevice(for_input, device), toDevice(for_weight, device), toDevice(for_bias, device)};
 }
@@ -85,8 +90,8 @@ std::tuple<Tensor, Tensor, Tensor> lstmCell(
         .check(input_gates, "input_gates")
         .check(hidden_gates, "hidden_gates")
         .check(cx, "cx");
-    const Tensor gates = withBias(toHost(input_gates), toHost(input_bias)) +
-        withBias(toHost(hidden_gates), toHost(hidden_bias));
+    const Tensor gates =
+        withBias(toHost(input_gates), toHost(input_bias)) + withBias(toHost(hidden_gates), toHost(hidden_bias));
     const std::vector<Tensor> part = gates.chunk(4, 1);
     const Tensor input = part[0].sigmoid();
     const Tensor forget = part[1].sigmoid();
@@ -95,8 +100,7 @@ std::tuple<Tensor, Tensor, Tensor> lstmCell(
     const Tensor cy = forget * toHost(cx) + input * cell;
     const Tensor hy = output * cy.tanh();
     const c10::Device device = cx.device();
-    return {
-        hy.to(device), cy.to(device), at::cat({input, forget, cell, output}, 1).to(device)};
+    return {hy.to(device), cy.to(device), at::cat({input, forget, cell, output}, 1).to(device)};
 }
 
 // (gradient of the gates, of cx, of each bias)
@@ -124,8 +128,7 @@ std::tuple<Tensor, Tensor, Tensor> lstmCellBackward(
          for_hy * squashed * output * (1 - output)},
         1);
     const c10::Device device = cx.device();
-    return {
-        gates.to(device), (for_cy * forget).to(device), toDevice(columnSum(gates, has_bias), device)};
+    return {gates.to(device), (for_cy * forget).to(device), toDevice(columnSum(gates, has_bias), device)};
 }
 
 // (hy, workspace [N, 5H]: reset, update and new after their activation, hx, and the hidden part of new before
@@ -151,8 +154,8 @@ std::tuple<Tensor, Tensor> gruCell(
 }
 
 // (gradient of the input gates, of the hidden gates, of hx, of the input bias, of the hidden bias)
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gruCellBackward(
-    const Tensor& gradient_hy, const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>
+gruCellBackward(const Tensor& gradient_hy, const Tensor& workspace, bool has_bias) {
     announceFallback("aten::_thnn_fused_gru_cell_backward", "");
     const std::vector<Tensor> part = toHost(workspace).chunk(5, 1);
     const Tensor &reset = part[0], &update = part[1], &fresh = part[2], &before = part[3], &hidden = part[4];

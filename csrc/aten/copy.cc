@@ -21,9 +21,8 @@ bool onFlagos(const at::Tensor& tensor) {
 
 // One gapless range of memory, in the same order on both sides.
 bool sameDenseLayout(const at::Tensor& a, const at::Tensor& b) {
-    return a.sizes() == b.sizes() &&
-        ((a.is_contiguous() && b.is_contiguous()) ||
-         (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
+    return a.sizes() == b.sizes() && ((a.is_contiguous() && b.is_contiguous()) ||
+                                      (a.strides() == b.strides() && a.is_non_overlapping_and_dense()));
 }
 
 // Bytes from the first element to the end of the last one.
@@ -38,22 +37,19 @@ at::Tensor emptyHost(const at::Tensor& like, at::ScalarType dtype) {
 // A host tensor with the strides of a flagos tensor, and what its memory holds, gaps included.
 at::Tensor readSpan(const at::Tensor& tensor) {
     at::Tensor host = emptyHost(tensor, tensor.scalar_type());
-    copyDeviceToHost(
-        host.mutable_data_ptr(), tensor.const_data_ptr(), tensor.device().index(), spanBytes(tensor));
+    copyDeviceToHost(host.mutable_data_ptr(), tensor.const_data_ptr(), tensor.device().index(), spanBytes(tensor));
     return host;
 }
 
 void writeSpan(const at::Tensor& tensor, const at::Tensor& host) {
-    copyHostToDevice(
-        tensor.mutable_data_ptr(), tensor.device().index(), host.const_data_ptr(), spanBytes(tensor));
+    copyHostToDevice(tensor.mutable_data_ptr(), tensor.device().index(), host.const_data_ptr(), spanBytes(tensor));
 }
 
 // For what the operator library cannot convert. Takes the gaps of a strided destination along, and puts back
 // what they held.
 void copyThroughHost(const at::Tensor& destination, const at::Tensor& host_source) {
-    at::Tensor host = destination.is_non_overlapping_and_dense()
-        ? emptyHost(destination, destination.scalar_type())
-        : readSpan(destination);
+    at::Tensor host = destination.is_non_overlapping_and_dense() ? emptyHost(destination, destination.scalar_type())
+                                                                 : readSpan(destination);
     at::native::copy_(host, host_source);
     writeSpan(destination, host);
 }
@@ -62,8 +58,7 @@ void copyWithinDevice(const at::Tensor& destination, const at::Tensor& source) {
     const c10::DeviceIndex device = destination.device().index();
     if (destination.scalar_type() == source.scalar_type() && sameDenseLayout(destination, source)) {
         if (destination.const_data_ptr() != source.const_data_ptr()) {
-            copyDeviceToDevice(
-                destination.mutable_data_ptr(), source.const_data_ptr(), device, destination.nbytes());
+            copyDeviceToDevice(destination.mutable_data_ptr(), source.const_data_ptr(), device, destination.nbytes());
         }
         return;
     }
@@ -79,8 +74,8 @@ at::Tensor packed(const at::Tensor& source, const at::Tensor& like) {
     }
     const c10::DeviceIndex device = source.device().index();
     at::Tensor result = like.is_non_overlapping_and_dense()
-        ? emptyStrided(like.sizes(), like.strides(), like.scalar_type(), device)
-        : emptyContiguous(like.sizes(), like.scalar_type(), device);
+                            ? emptyStrided(like.sizes(), like.strides(), like.scalar_type(), device)
+                            : emptyContiguous(like.sizes(), like.scalar_type(), device);
     copyWithinDevice(result, source);
     return result;
 }
@@ -96,8 +91,12 @@ void copyFromHost(const at::Tensor& destination, const at::Tensor& source, bool 
     }
     if (source.scalar_type() == destination.scalar_type() && sameDenseLayout(destination, source)) {
         copyHostToDevice(
-            destination.mutable_data_ptr(), device, source.const_data_ptr(), source.storage().data_ptr(),
-            destination.nbytes(), non_blocking);
+            destination.mutable_data_ptr(),
+            device,
+            source.const_data_ptr(),
+            source.storage().data_ptr(),
+            destination.nbytes(),
+            non_blocking);
         return;
     }
     copyThroughHost(destination, source);
@@ -110,8 +109,12 @@ void copyToHost(at::Tensor destination, const at::Tensor& source, bool non_block
     }
     if (source.scalar_type() == destination.scalar_type() && sameDenseLayout(destination, source)) {
         copyDeviceToHost(
-            destination.mutable_data_ptr(), destination.storage().data_ptr(), source.const_data_ptr(),
-            source.device().index(), destination.nbytes(), non_blocking);
+            destination.mutable_data_ptr(),
+            destination.storage().data_ptr(),
+            source.const_data_ptr(),
+            source.device().index(),
+            destination.nbytes(),
+            non_blocking);
         return;
     }
     // Gaps are worth taking along up to a point: packing first costs a kernel and memory.
@@ -121,12 +124,16 @@ void copyToHost(at::Tensor destination, const at::Tensor& source, bool non_block
 
 void copyBetweenDevices(const at::Tensor& destination, const at::Tensor& source) {
     const at::Tensor sent = packed(source.expand(destination.sizes()), destination);
-    const at::Tensor received = sameDenseLayout(destination, sent)
-        ? destination
-        : emptyContiguous(destination.sizes(), destination.scalar_type(), destination.device().index());
+    const at::Tensor received =
+        sameDenseLayout(destination, sent)
+            ? destination
+            : emptyContiguous(destination.sizes(), destination.scalar_type(), destination.device().index());
     copyPeer(
-        received.mutable_data_ptr(), received.device().index(), sent.const_data_ptr(),
-        sent.device().index(), received.nbytes());
+        received.mutable_data_ptr(),
+        received.device().index(),
+        sent.const_data_ptr(),
+        sent.device().index(),
+        received.nbytes());
     if (!received.is_same(destination)) {
         copyWithinDevice(destination, received);
     }
@@ -187,7 +194,7 @@ void checkShapes(const at::Tensor& destination, const at::Tensor& source) {
 
 bool isPlain(const at::Tensor& tensor) {
     return (onFlagos(tensor) || tensor.device().is_cpu()) && tensor.layout() == at::kStrided &&
-        !tensor.is_quantized() && !tensor._is_zerotensor();
+           !tensor.is_quantized() && !tensor._is_zerotensor();
 }
 
 // copy_ is the entry, and not only _copy_from to which PyTorch's own copy_ redispatches: PyTorch resolves lazy

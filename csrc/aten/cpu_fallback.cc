@@ -55,7 +55,7 @@ bool mixesDevices(std::string_view name) {
         "aten::_ctc_loss_backward",
     };
     return startsWith(name, "aten::_foreach_") ||
-        std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+           std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
 // Calls `visit` with each tensor among the arguments, lists included, and its argument's name.

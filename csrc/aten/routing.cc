@@ -69,8 +69,8 @@ std::optional<c10::OperatorHandle> findOperator(const std::string& name) {
 // Operators that PyTorch composes differentiably are left alone: a kernel would end their differentiation.
 bool hidesFallback(const c10::OperatorHandle& op) {
     return !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
-        (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
-         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional));
+           (op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+            op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional));
 }
 
 struct Chosen {
@@ -82,8 +82,7 @@ Chosen chooseKernels(const Routes& routes) {
     Chosen chosen;
     for (const auto& [name, backend] : routes) {
         const auto op = findOperator(name);
-        TORCH_CHECK(
-            op.has_value(), "operator route ", name, " = ", backend, ": this PyTorch has no aten::", name);
+        TORCH_CHECK(op.has_value(), "operator route ", name, " = ", backend, ": this PyTorch has no aten::", name);
         if (backend == kFallbackRoute) {
             if (hidesFallback(*op)) {
                 chosen.fallback.push_back(name);
@@ -141,8 +140,7 @@ void registerOperators(const Routes& routes) {
 
     addLibrary("_", c10::DispatchKey::PrivateUse1, __LINE__)
         .fallback(torch::CppFunction::makeFromBoxedFunction<&cpuFallback>());
-    addLibrary("_", c10::DispatchKey::AutocastPrivateUse1, __LINE__)
-        .fallback(torch::CppFunction::makeFallthrough());
+    addLibrary("_", c10::DispatchKey::AutocastPrivateUse1, __LINE__).fallback(torch::CppFunction::makeFallthrough());
     registerAutocast(addLibrary("aten", c10::DispatchKey::AutocastPrivateUse1, __LINE__));
 
     torch::Library& aten = addLibrary("aten", c10::DispatchKey::PrivateUse1, __LINE__);

@@ -32,9 +32,7 @@ class Functional final : public Meta {
 public:
     at::Tensor& output(size_t index = 0) { return outputs_[index]; }
 
-    const at::Tensor& maybe_get_output(int64_t index) override {
-        return outputs_[static_cast<size_t>(index)];
-    }
+    const at::Tensor& maybe_get_output(int64_t index) override { return outputs_[static_cast<size_t>(index)]; }
 
     void set_output_strided(
         int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides, at::TensorOptions options) override {
@@ -76,9 +74,7 @@ public:
 
     const at::Tensor& output(size_t index = 0) const { return outputs_[index]; }
 
-    const at::Tensor& maybe_get_output(int64_t index) override {
-        return outputs_[static_cast<size_t>(index)];
-    }
+    const at::Tensor& maybe_get_output(int64_t index) override { return outputs_[static_cast<size_t>(index)]; }
 
     void set_output_strided(
         int64_t index, at::IntArrayRef sizes, at::IntArrayRef strides, at::TensorOptions options) override {
@@ -123,8 +119,8 @@ private:
             " should match");
     }
 
-    static void resizeOut(
-        const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
+    static void
+    resizeOut(const at::Tensor& out, at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options) {
         TORCH_CHECK(
             options.dtype() == out.dtype(),
             "Expected out tensor to have dtype ",

@@ -38,8 +38,8 @@ at::Tensor initialised(at::Tensor tensor) {
     return tensor;
 }
 
-c10::DeviceIndex checkedDevice(
-    std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
+c10::DeviceIndex
+checkedDevice(std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
     TORCH_CHECK(
         c10::layout_or_default(layout) == at::kStrided,
         "Expected strided layout on flagos, got ",
@@ -51,18 +51,17 @@ c10::DeviceIndex checkedDevice(
 
 at::Tensor emptyMemoryFormat(
     at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-    std::optional<at::Device> device, std::optional<bool> pin_memory,
-    std::optional<at::MemoryFormat> memory_format) {
+    std::optional<at::Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
     const DeviceGuard guard({c10::DeviceType::PrivateUse1, checkedDevice(layout, device, pin_memory)});
-    return initialised(at::detail::empty_generic(
-        size, &deviceAllocator(), kKeys, c10::dtype_or_default(dtype), memory_format));
+    return initialised(
+        at::detail::empty_generic(size, &deviceAllocator(), kKeys, c10::dtype_or_default(dtype), memory_format));
 }
 
 at::Tensor emptyStridedOptions(
-    at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
-    std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin_memory) {
-    return initialised(emptyStrided(
-        size, stride, c10::dtype_or_default(dtype), checkedDevice(layout, device, pin_memory)));
+    at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+    std::optional<at::Device> device, std::optional<bool> pin_memory) {
+    return initialised(
+        emptyStrided(size, stride, c10::dtype_or_default(dtype), checkedDevice(layout, device, pin_memory)));
 }
 
 // The storage of a tensor that has none, or one too small, before it is given new sizes and strides.
@@ -98,15 +97,13 @@ void setSizes(at::TensorImpl& self, at::IntArrayRef size, at::OptionalIntArrayRe
     growStorage(self, bytes);
 }
 
-const at::Tensor& resize(
-    const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
+const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
     const at::Storage& storage = self.unsafeGetTensorImpl()->unsafe_storage();
     const auto bytes_before = storage ? static_cast<int64_t>(storage.nbytes()) : int64_t{0};
     at::TensorImpl& impl = *self.unsafeGetTensorImpl();
     setSizes(impl, size, std::nullopt);
     if (memory_format.has_value()) {
-        TORCH_CHECK(
-            *memory_format != at::MemoryFormat::Preserve, "Unsupported memory format", *memory_format);
+        TORCH_CHECK(*memory_format != at::MemoryFormat::Preserve, "Unsupported memory format", *memory_format);
         impl.empty_tensor_restride(*memory_format);
     }
     if (C10_UNLIKELY(fillsUninitialisedMemory())) {
@@ -118,19 +115,20 @@ const at::Tensor& resize(
 at::Tensor& setEmpty(at::Tensor& self) {
     const DeviceGuard guard(self.device());
     at::Storage storage(
-        at::Storage::use_byte_size_t(), 0, deviceAllocator().allocate(0), &deviceAllocator(),
+        at::Storage::use_byte_size_t(),
+        0,
+        deviceAllocator().allocate(0),
+        &deviceAllocator(),
         /*resizable=*/true);
     return self.set_(std::move(storage), 0, {0}, {});
 }
 
-at::Tensor& setStorage(
-    at::Tensor& self, at::Storage source, int64_t storage_offset, at::IntArrayRef size,
-    at::IntArrayRef stride) {
+at::Tensor&
+setStorage(at::Tensor& self, at::Storage source, int64_t storage_offset, at::IntArrayRef size, at::IntArrayRef stride) {
     at::native::checkSetStorage(self, std::move(source), storage_offset, size, stride);
     at::TensorImpl& impl = *self.unsafeGetTensorImpl();
     impl.set_storage_offset(storage_offset);
-    setSizes(
-        impl, size, stride.data() != nullptr ? at::OptionalIntArrayRef(stride) : at::OptionalIntArrayRef());
+    setSizes(impl, size, stride.data() != nullptr ? at::OptionalIntArrayRef(stride) : at::OptionalIntArrayRef());
     return self;
 }
 
@@ -140,8 +138,7 @@ at::Tensor& setSourceStorage(at::Tensor& self, at::Storage source) {
 
 at::Scalar localScalarDense(const at::Tensor& self) {
     const at::Tensor host = at::detail::empty_cpu({}, self.scalar_type());
-    copyDeviceToHost(
-        host.mutable_data_ptr(), self.const_data_ptr(), self.device().index(), self.itemsize());
+    copyDeviceToHost(host.mutable_data_ptr(), self.const_data_ptr(), self.device().index(), self.itemsize());
     return at::native::_local_scalar_dense_cpu(host);
 }
 
@@ -169,8 +166,7 @@ constexpr NativeOperator kOperators[] = {
 
 } // namespace
 
-at::Tensor emptyStrided(
-    at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, c10::DeviceIndex device) {
+at::Tensor emptyStrided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, c10::DeviceIndex device) {
     const DeviceGuard guard({c10::DeviceType::PrivateUse1, device});
     return at::detail::empty_strided_generic(sizes, strides, &deviceAllocator(), kKeys, dtype);
 }
@@ -183,8 +179,8 @@ at::Tensor emptyContiguous(at::IntArrayRef sizes, at::ScalarType dtype, c10::Dev
 at::Tensor emptyLike(const at::Tensor& self, at::ScalarType dtype) {
     const c10::DeviceIndex device = self.device().index();
     return self.is_non_overlapping_and_dense() && !self.is_contiguous()
-        ? emptyStrided(self.sizes(), self.strides(), dtype, device)
-        : emptyContiguous(self.sizes(), dtype, device);
+               ? emptyStrided(self.sizes(), self.strides(), dtype, device)
+               : emptyContiguous(self.sizes(), dtype, device);
 }
 
 std::span<const NativeOperator> tensorOperators() {

@@ -10,8 +10,7 @@ namespace torch_fl {
 
 // Uninitialised memory on flagos device `device` (-1: the current one). Raises for an index that does not
 // exist and for negative sizes.
-at::Tensor emptyStrided(
-    at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, c10::DeviceIndex device);
+at::Tensor emptyStrided(at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType dtype, c10::DeviceIndex device);
 
 at::Tensor emptyContiguous(at::IntArrayRef sizes, at::ScalarType dtype, c10::DeviceIndex device);
 

@@ -263,7 +263,7 @@ def test_nothing_and_numbers(source: str, target: str) -> None:
     assert torch.zeros(0, 3, device=target).copy_(torch.zeros(1, 3, device=source)).shape == (0, 3)
 
 
-@pytest.mark.parametrize("dtype", (*DTYPES, torch.float8_e4m3fn, torch.uint32), ids=str)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float8_e4m3fn, torch.uint32], ids=str)
 def test_item(dtype: torch.dtype) -> None:
     data = numbers(5).to(dtype)
     assert data.to("flagos:1")[3].item() == data[3].item()

@@ -87,8 +87,7 @@ at::Scalar numberFor(at::ScalarType dtype, const at::Scalar& value) {
     if (at::isFloatingType(dtype)) {
         return value.toDouble();
     }
-    return value.isFloatingPoint() ? at::Scalar(static_cast<int64_t>(value.toDouble()))
-                                   : at::Scalar(value.toLong());
+    return value.isFloatingPoint() ? at::Scalar(static_cast<int64_t>(value.toDouble())) : at::Scalar(value.toLong());
 }
 
 at::Scalar numberOf(const at::Tensor& cpu_scalar) {
@@ -184,11 +183,9 @@ std::string describe(bool value) {
     return value ? "true" : "false";
 }
 
-LaunchScope::LaunchScope(c10::DeviceIndex device)
-    : device_(device), context_(contextFor(currentStream(device))) {}
+LaunchScope::LaunchScope(c10::DeviceIndex device) : device_(device), context_(contextFor(currentStream(device))) {}
 
-void raiseLaunchError(
-    int returned, const char* function, const std::string& arguments, c10::DeviceIndex device) {
+void raiseLaunchError(int returned, const char* function, const std::string& arguments, c10::DeviceIndex device) {
     TORCH_CHECK(
         false,
         "xdnn_pytorch::",

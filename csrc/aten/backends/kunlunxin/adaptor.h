@@ -92,8 +92,8 @@ inline constexpr int kLaunched = 0;
 inline constexpr int kNotImplemented = 4;
 
 // "xdnn_pytorch::add_tensor(float32[8, 8], ...) on device 0: invalid parameter (1)".
-[[noreturn]] void raiseLaunchError(
-    int returned, const char* function, const std::string& arguments, c10::DeviceIndex device);
+[[noreturn]] void
+raiseLaunchError(int returned, const char* function, const std::string& arguments, c10::DeviceIndex device);
 
 namespace detail {
 
@@ -152,11 +152,11 @@ bool launch(const char* name, c10::DeviceIndex device, Function function, const 
 
 // launch() of one function of the library. The call is spelled out, and not made through a pointer, so that
 // the library's own declaration may take its arguments by value or by reference and have defaults.
-#define TORCH_FL_XDNN(function, device, ...)                                                                 \
-    ::torch_fl::kunlunxin::launch(                                                                           \
-        #function,                                                                                           \
-        device,                                                                                              \
-        [](xdnn_pytorch::Context* context, auto&... arguments) {                                             \
-            return xdnn_pytorch::function(context, arguments...);                                            \
-        },                                                                                                   \
+#define TORCH_FL_XDNN(function, device, ...)                                                                           \
+    ::torch_fl::kunlunxin::launch(                                                                                     \
+        #function,                                                                                                     \
+        device,                                                                                                        \
+        [](xdnn_pytorch::Context* context, auto&... arguments) {                                                       \
+            return xdnn_pytorch::function(context, arguments...);                                                      \
+        },                                                                                                             \
         __VA_ARGS__)

@@ -131,19 +131,16 @@ bool computeAddmm(
     const Tensor added = self.expand(out.sizes());
     if (mat1.numel() == 0) {
         // NaN in self counts for nothing when beta is 0.
-        return beta.equal(0) ? fill(out, 0)
-                             : TORCH_FL_XDNN(mul_scalar, device, added, numberFor(dtype, beta), out);
+        return beta.equal(0) ? fill(out, 0) : TORCH_FL_XDNN(mul_scalar, device, added, numberFor(dtype, beta), out);
     }
     const Tensor result = separate(out, mat1, mat2);
     return finish(
-        TORCH_FL_XDNN(
-            addmm, device, added, mat1, mat2, numberFor(dtype, beta), numberFor(dtype, alpha), result),
+        TORCH_FL_XDNN(addmm, device, added, mat1, mat2, numberFor(dtype, beta), numberFor(dtype, alpha), result),
         result,
         out);
 }
 
-Tensor addmm(
-    const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
+Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
     if (computesProduct(self, mat1, mat2)) {
         SameDevice("addmm").check(self, "self").check(mat1, "mat1").check(mat2, "mat2");
         Functional<at::meta::structured_addmm> op;
@@ -156,8 +153,7 @@ Tensor addmm(
 }
 
 Tensor& addmmOut(
-    const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha,
-    Tensor& out) {
+    const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha, Tensor& out) {
     if (computesProduct(self, mat1, mat2)) {
         SameDevice("addmm").check(out, "out").check(self, "self").check(mat1, "mat1").check(mat2, "mat2");
         using Given = IntoGiven<at::meta::structured_addmm>;
@@ -170,8 +166,7 @@ Tensor& addmmOut(
     return onCpu<at::_ops::addmm_out>(self, mat1, mat2, beta, alpha, out);
 }
 
-Tensor& addmmInPlace(
-    Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
+Tensor& addmmInPlace(Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha) {
     if (computesProduct(self, mat1, mat2)) {
         SameDevice("addmm_").check(self, "self").check(mat1, "mat1").check(mat2, "mat2");
         using Given = IntoGiven<at::meta::structured_addmm>;

@@ -32,8 +32,7 @@ int64_t wrapDim(int64_t dim, const Tensor& tensor) {
 
 bool computeLogSoftmax(const Tensor& self, int64_t dim, const Tensor& out) {
     return out.numel() == 0 ||
-        TORCH_FL_XDNN(
-               log_softmax, out.device().index(), self, wrapDim(dim, self), out.scalar_type(), out);
+           TORCH_FL_XDNN(log_softmax, out.device().index(), self, wrapDim(dim, self), out.scalar_type(), out);
 }
 
 Tensor logSoftmax(const Tensor& self, int64_t dim, bool half_to_float) {
@@ -62,19 +61,17 @@ Tensor& logSoftmaxOut(const Tensor& self, int64_t dim, bool half_to_float, Tenso
 
 bool computeLogSoftmaxBackward(
     const Tensor& gradient, const Tensor& output, int64_t dim, ScalarType input_dtype, const Tensor& out) {
-    return out.numel() == 0 ||
-        TORCH_FL_XDNN(
-               _log_softmax_backward_data,
-               out.device().index(),
-               gradient,
-               output,
-               wrapDim(dim, output),
-               input_dtype,
-               out);
+    return out.numel() == 0 || TORCH_FL_XDNN(
+                                   _log_softmax_backward_data,
+                                   out.device().index(),
+                                   gradient,
+                                   output,
+                                   wrapDim(dim, output),
+                                   input_dtype,
+                                   out);
 }
 
-Tensor logSoftmaxBackward(
-    const Tensor& gradient, const Tensor& output, int64_t dim, ScalarType input_dtype) {
+Tensor logSoftmaxBackward(const Tensor& gradient, const Tensor& output, int64_t dim, ScalarType input_dtype) {
     if (computesFloat(gradient.scalar_type()) && computesFloat(output.scalar_type())) {
         SameDevice("_log_softmax_backward_data").check(gradient, "grad_output").check(output, "output");
         Functional<at::meta::structured__log_softmax_backward_data> op;
@@ -86,8 +83,8 @@ Tensor logSoftmaxBackward(
     return onCpu<at::_ops::_log_softmax_backward_data>(gradient, output, dim, input_dtype);
 }
 
-Tensor& logSoftmaxBackwardOut(
-    const Tensor& gradient, const Tensor& output, int64_t dim, ScalarType input_dtype, Tensor& out) {
+Tensor&
+logSoftmaxBackwardOut(const Tensor& gradient, const Tensor& output, int64_t dim, ScalarType input_dtype, Tensor& out) {
     if (computesFloat(gradient.scalar_type()) && computesFloat(output.scalar_type())) {
         SameDevice("_log_softmax_backward_data")
             .check(out, "out")
@@ -110,7 +107,7 @@ bool isPresent(const MaybeTensor& tensor) {
 // Whatever else the dtypes are goes to the CPU kernel, which takes them or says why not.
 bool computesLoss(const Tensor& self, const Tensor& target, const MaybeTensor& weight) {
     return computesFloat(self.scalar_type()) && target.scalar_type() == at::kLong &&
-        (!isPresent(weight) || weight->scalar_type() == self.scalar_type());
+           (!isPresent(weight) || weight->scalar_type() == self.scalar_type());
 }
 
 // A single sample without a batch dimension is a batch of one to the library.
@@ -126,43 +123,41 @@ bool computeTotalWeight(
     const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t ignore_index,
     const Tensor& total_weight) {
     const Tensor minus_one = emptyContiguous({}, self.scalar_type(), self.device().index());
-    return fill(minus_one, -1) &&
-        TORCH_FL_XDNN(
-               nll_loss,
-               self.device().index(),
-               minus_one.expand(batched(self, 2).sizes()),
-               batched(target, 1),
-               weight,
-               static_cast<int64_t>(at::Reduction::Sum),
-               ignore_index,
-               total_weight);
+    return fill(minus_one, -1) && TORCH_FL_XDNN(
+                                      nll_loss,
+                                      self.device().index(),
+                                      minus_one.expand(batched(self, 2).sizes()),
+                                      batched(target, 1),
+                                      weight,
+                                      static_cast<int64_t>(at::Reduction::Sum),
+                                      ignore_index,
+                                      total_weight);
 }
 
 bool computeNllLoss(
-    const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction,
-    int64_t ignore_index, const Tensor& output, const Tensor& total_weight) {
+    const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction, int64_t ignore_index,
+    const Tensor& output, const Tensor& total_weight) {
     if (target.numel() == 0) {
         // A mean over nothing is NaN; a sum is 0; per-sample losses are none at all.
         const bool mean = reduction == at::Reduction::Mean;
         return fill(output, mean ? at::Scalar(std::numeric_limits<double>::quiet_NaN()) : at::Scalar(0)) &&
-            fill(total_weight, 0);
+               fill(total_weight, 0);
     }
     if (self.numel() == 0) {
         return false;
     }
     const bool per_sample = reduction == at::Reduction::None && self.dim() == 2;
-    const bool weighed = per_sample ? fill(total_weight, 0)
-                                    : computeTotalWeight(self, target, weight, ignore_index, total_weight);
-    return weighed &&
-        TORCH_FL_XDNN(
-               nll_loss,
-               self.device().index(),
-               batched(self, 2),
-               batched(target, 1),
-               weight,
-               reduction,
-               ignore_index,
-               output);
+    const bool weighed =
+        per_sample ? fill(total_weight, 0) : computeTotalWeight(self, target, weight, ignore_index, total_weight);
+    return weighed && TORCH_FL_XDNN(
+                          nll_loss,
+                          self.device().index(),
+                          batched(self, 2),
+                          batched(target, 1),
+                          weight,
+                          reduction,
+                          ignore_index,
+                          output);
 }
 
 at::OptionalTensorRef reference(const MaybeTensor& tensor) {
@@ -170,8 +165,7 @@ at::OptionalTensorRef reference(const MaybeTensor& tensor) {
 }
 
 std::tuple<Tensor, Tensor> nllLossForward(
-    const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction,
-    int64_t ignore_index) {
+    const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction, int64_t ignore_index) {
     if (computesLoss(self, target, weight)) {
         SameDevice("nll_loss_forward").check(self, "self").check(target, "target").check(weight, "weight");
         Functional<at::meta::structured_nll_loss_forward, 2> op;
@@ -184,8 +178,8 @@ std::tuple<Tensor, Tensor> nllLossForward(
 }
 
 std::tuple<Tensor&, Tensor&> nllLossForwardOut(
-    const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction,
-    int64_t ignore_index, Tensor& output, Tensor& total_weight) {
+    const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction, int64_t ignore_index,
+    Tensor& output, Tensor& total_weight) {
     if (computesLoss(self, target, weight)) {
         SameDevice("nll_loss_forward")
             .check(output, "output")
@@ -205,8 +199,8 @@ std::tuple<Tensor&, Tensor&> nllLossForwardOut(
 }
 
 bool computeNllLossBackward(
-    const Tensor& gradient, const Tensor& self, const Tensor& target, const MaybeTensor& weight,
-    int64_t reduction, int64_t ignore_index, const Tensor& total_weight, const Tensor& out) {
+    const Tensor& gradient, const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction,
+    int64_t ignore_index, const Tensor& total_weight, const Tensor& out) {
     if (out.numel() == 0) {
         return true;
     }
@@ -227,8 +221,8 @@ bool computeNllLossBackward(
 }
 
 Tensor nllLossBackward(
-    const Tensor& gradient, const Tensor& self, const Tensor& target, const MaybeTensor& weight,
-    int64_t reduction, int64_t ignore_index, const Tensor& total_weight) {
+    const Tensor& gradient, const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction,
+    int64_t ignore_index, const Tensor& total_weight) {
     if (computesLoss(self, target, weight)) {
         SameDevice("nll_loss_backward")
             .check(gradient, "grad_output")
@@ -243,13 +237,12 @@ Tensor nllLossBackward(
             return op.output();
         }
     }
-    return onCpu<at::_ops::nll_loss_backward>(
-        gradient, self, target, weight, reduction, ignore_index, total_weight);
+    return onCpu<at::_ops::nll_loss_backward>(gradient, self, target, weight, reduction, ignore_index, total_weight);
 }
 
 Tensor& nllLossBackwardOut(
-    const Tensor& gradient, const Tensor& self, const Tensor& target, const MaybeTensor& weight,
-    int64_t reduction, int64_t ignore_index, const Tensor& total_weight, Tensor& out) {
+    const Tensor& gradient, const Tensor& self, const Tensor& target, const MaybeTensor& weight, int64_t reduction,
+    int64_t ignore_index, const Tensor& total_weight, Tensor& out) {
     if (computesLoss(self, target, weight)) {
         SameDevice("nll_loss_backward")
             .check(out, "grad_input")
@@ -261,8 +254,7 @@ Tensor& nllLossBackwardOut(
         using Given = IntoGiven<at::meta::structured_nll_loss_backward>;
         Given op(Given::Kind::Out, out);
         op.meta(gradient, self, target, reference(weight), reduction, ignore_index, total_weight);
-        if (computeNllLossBackward(
-                gradient, self, target, weight, reduction, ignore_index, total_weight, out)) {
+        if (computeNllLossBackward(gradient, self, target, weight, reduction, ignore_index, total_weight, out)) {
             return out;
         }
     }

@@ -123,7 +123,7 @@ bool isNumber(const Tensor& tensor) {
 // Two contiguous tensors that an element-wise kernel can walk in step.
 bool alike(const Tensor& a, const Tensor& b) {
     return a.scalar_type() == b.scalar_type() && a.device() == b.device() && a.sizes() == b.sizes() &&
-        a.is_contiguous() && b.is_contiguous();
+           a.is_contiguous() && b.is_contiguous();
 }
 
 // PyTorch's order of dtype categories: a number only changes the dtype of a tensor of a lower one.
@@ -134,7 +134,7 @@ int category(ScalarType dtype) {
 // A number next to this tensor leaves its dtype alone. A 0-dim tensor outranks Python numbers only.
 bool keepsType(const Tensor& self, const Tensor& number) {
     return (self.dim() != 0 || number.unsafeGetTensorImpl()->is_wrapped_number()) &&
-        category(number.scalar_type()) <= category(self.scalar_type());
+           category(number.scalar_type()) <= category(self.scalar_type());
 }
 
 bool keepsType(const Tensor& self, const Scalar& number) {
@@ -143,8 +143,7 @@ bool keepsType(const Tensor& self, const Scalar& number) {
 
 // CPU kernels take alpha in the dtype of the result and refuse what does not belong there.
 void checkAlpha(ScalarType dtype, const Scalar& alpha) {
-    TORCH_CHECK(
-        !alpha.isBoolean() || dtype == at::kBool, "Boolean alpha only supported for Boolean results.");
+    TORCH_CHECK(!alpha.isBoolean() || dtype == at::kBool, "Boolean alpha only supported for Boolean results.");
     TORCH_CHECK(
         at::isFloatingType(dtype) || at::isComplexType(dtype) || alpha.isIntegral(true),
         "For integral input tensors, argument alpha must not be a floating point number.");
@@ -199,8 +198,8 @@ bool compute(at::TensorIteratorBase& iterator, const Alpha&... alpha) {
     const Tensor result = out.scalar_type() == dtype ? out : emptyLike(out, dtype);
     const Tensor left = operand(self, dtype, device);
     const bool done = isNumber(other)
-        ? Traits::call(left, numberFor(dtype, numberOf(other)), result, numberFor(dtype, alpha)...)
-        : Traits::call(left, operand(other, dtype, device), result, numberFor(dtype, alpha)...);
+                          ? Traits::call(left, numberFor(dtype, numberOf(other)), result, numberFor(dtype, alpha)...)
+                          : Traits::call(left, operand(other, dtype, device), result, numberFor(dtype, alpha)...);
     if (done && !result.is_same(out)) {
         copyInto(out, result);
     }
@@ -356,8 +355,7 @@ bool computeThresholdBackward(at::TensorIteratorBase& iterator, const Scalar& th
     // The iterator's inputs are self, then the gradient.
     const Tensor self = operand(iterator.tensor(1), dtype, device);
     const Tensor gradient = operand(iterator.tensor(2), dtype, device);
-    return TORCH_FL_XDNN(
-        threshold_backward, device, gradient, self, numberFor(dtype, threshold), out);
+    return TORCH_FL_XDNN(threshold_backward, device, gradient, self, numberFor(dtype, threshold), out);
 }
 
 Tensor thresholdBackward(const Tensor& gradient, const Tensor& self, const Scalar& threshold) {
@@ -383,8 +381,8 @@ Tensor thresholdBackward(const Tensor& gradient, const Tensor& self, const Scala
     return onCpu<at::_ops::threshold_backward>(gradient, self, threshold);
 }
 
-Tensor& thresholdBackwardOut(
-    const Tensor& gradient, const Tensor& self, const Scalar& threshold, Tensor& gradient_out) {
+Tensor&
+thresholdBackwardOut(const Tensor& gradient, const Tensor& self, const Scalar& threshold, Tensor& gradient_out) {
     if (computesFloat(self.scalar_type()) && computesFloat(gradient.scalar_type())) {
         using Given = IntoGiven<at::meta::structured_threshold_backward>;
         Given op(Given::Kind::Out, gradient_out);

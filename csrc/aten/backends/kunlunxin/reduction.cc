@@ -41,8 +41,7 @@ struct Sum {
         return TORCH_FL_XDNN(sum, out.device().index(), self, out.scalar_type(), out);
     }
     static bool over(const Tensor& self, at::IntArrayRef dims, bool keepdim, const Tensor& out) {
-        return TORCH_FL_XDNN(
-            sum_dim_IntList, out.device().index(), self, dims, keepdim, out.scalar_type(), out);
+        return TORCH_FL_XDNN(sum_dim_IntList, out.device().index(), self, dims, keepdim, out.scalar_type(), out);
     }
 };
 
@@ -70,7 +69,7 @@ struct Mean {
 // Converting first is only needed where accumulating in the wider output dtype is not the same.
 bool widens(ScalarType from, ScalarType to) {
     return from == to || (at::isFloatingType(from) && to == at::kFloat) ||
-        (at::isIntegralType(from, true) && to == at::kLong);
+           (at::isIntegralType(from, true) && to == at::kLong);
 }
 
 std::vector<int64_t> wrappedDims(OptionalIntArrayRef dims, int64_t rank) {
@@ -135,8 +134,8 @@ Tensor overDims(const Tensor& self, OptionalIntArrayRef dims, bool keepdim, std:
 }
 
 template <typename Traits>
-Tensor& overDimsOut(
-    const Tensor& self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
+Tensor&
+overDimsOut(const Tensor& self, OptionalIntArrayRef dims, bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
     SameDevice("reduction").check(self, "self").check(out, "out");
     if (computes(self.scalar_type())) {
         using Given = IntoGiven<typename Traits::Meta>;

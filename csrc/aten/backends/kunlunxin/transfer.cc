@@ -100,7 +100,7 @@ bool cast(const at::Tensor& source, const at::Tensor& destination) {
         return TORCH_FL_XDNN(cast, device, source, destination);
     }
     return source.scalar_type() == destination.scalar_type() &&
-        TORCH_FL_XDNN(cast, device, asLibraryBytes(source), asLibraryBytes(destination));
+           TORCH_FL_XDNN(cast, device, asLibraryBytes(source), asLibraryBytes(destination));
 }
 
 at::Tensor castTo(const at::Tensor& tensor, at::ScalarType dtype) {
@@ -117,8 +117,7 @@ bool fill(const at::Tensor& tensor, const at::Scalar& value) {
         return true;
     }
     at::assert_no_internal_overlap(tensor);
-    return TORCH_FL_XDNN(
-        fill__scalar, tensor.device().index(), tensor, numberFor(tensor.scalar_type(), value), tensor);
+    return TORCH_FL_XDNN(fill__scalar, tensor.device().index(), tensor, numberFor(tensor.scalar_type(), value), tensor);
 }
 
 std::span<const NativeOperator> transferOperators() {
