@@ -27,6 +27,7 @@ from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
 TORCH_LINE = (2, 13)
+BUILD_TYPES = ("Release", "RelWithDebInfo", "Debug", "MinSizeRel")
 PINNED = {
     "FLAGOS_BUILD_VENDOR": ("ON", "xdnn is the only operator library that the XPU SDK has"),
     "FLAGOS_BUILD_BOXING": ("OFF", "this backend re-dispatches nothing to the CUDA key, so there is nothing to box"),
@@ -100,10 +101,17 @@ def check_settings(environ) -> str:
         if given is None:
             continue
         meant = TRUTH.get(given.upper())
-        if meant != pinned:
-            what = f"{name}={given} is not one of ON and OFF" if meant is None else f"{name}={given} is refused"
+        if meant is None:
             raise refuse(
-                what,
+                f"{name}={given} is not one of ON and OFF",
+                [],
+                f"{name} is pinned to {pinned} for {accelerator}: {reason}",
+                f"unset {name}, or set it to {pinned}",
+                [f"unset {name}"],
+            )
+        if meant != pinned:
+            raise refuse(
+                f"{name}={given} is refused",
                 [],
                 f"{name} is pinned to {pinned} for {accelerator}: {reason}",
                 f"unset {name}",
@@ -230,13 +238,16 @@ def find_torch(search_path: list[str]) -> Torch:
     """The installed torch, read and not imported: an import could load an older build of this very backend."""
     spec = importlib.machinery.PathFinder.find_spec("torch", search_path)
     line = ".".join(map(str, TORCH_LINE))
-    help_text = f"install a torch of the {line} line into this interpreter; build isolation hides it, so turn that off"
-    commands = [f"{sys.executable} -m pip install 'torch=={line}.0'"]
+    help_text = f"install a torch of the {line} line into this interpreter, and build without isolation"
+    commands = [
+        f"{sys.executable} -m pip install 'torch=={line}.0'",
+        f"{sys.executable} -m pip install --no-build-isolation -e .",
+    ]
     if spec is None or not spec.submodule_search_locations:
         raise refuse(
-            f"torch is not installed for {sys.executable}",
+            "this build sees no torch",
             [Place("sys.path", "has no torch package")],
-            "the backend is compiled against torch's headers",
+            "the backend is compiled against torch's headers; an isolated build does not see an installed torch",
             help_text,
             commands,
         )
@@ -267,6 +278,21 @@ def find_tool(name: str) -> str:
             [f"{sys.executable} -m pip install {name}"],
         )
     return found
+
+
+def find_build_type(environ) -> str:
+    """FLAGOS_BUILD_TYPE, one of CMake's four, Release when unset."""
+    given = environ.get("FLAGOS_BUILD_TYPE", BUILD_TYPES[0])
+    if given not in BUILD_TYPES:
+        known = ", ".join(BUILD_TYPES)
+        raise refuse(
+            f"FLAGOS_BUILD_TYPE={given} is not a build type",
+            [],
+            f"CMake's build types are {known}",
+            f"unset FLAGOS_BUILD_TYPE, or set it to one of {known}",
+            ["unset FLAGOS_BUILD_TYPE"],
+        )
+    return given
 
 
 def find_compiler(environ) -> str:
@@ -304,6 +330,7 @@ class Layout(NamedTuple):
     op_library: OpLibrary
     compat: Path
     torch: Torch
+    build_type: str
     compiler: str
     python_include: str
     cmake: str
@@ -327,6 +354,7 @@ def discover(environ, search_path: list[str]) -> Layout:
         op_library,
         compat,
         find_torch(search_path),
+        find_build_type(environ),
         find_compiler(environ),
         check_python_headers(),
         find_tool("cmake"),
@@ -383,9 +411,8 @@ class BuildNative(build_ext):
             )
         defines = {
             "TORCH_FL_ACCELERATOR": layout.accelerator,
-            "CMAKE_BUILD_TYPE": os.environ.get("FLAGOS_BUILD_TYPE", "Release"),
+            "CMAKE_BUILD_TYPE": layout.build_type,
             "CMAKE_MAKE_PROGRAM": layout.ninja,
-            "CMAKE_CXX_COMPILER": layout.compiler,
             "TORCH_FL_TORCH_ROOT": layout.torch.root,
             "TORCH_FL_PYTHON_INCLUDE": layout.python_include,
             "TORCH_FL_PYBIND11_INCLUDE": Path(pybind11.submodule_search_locations[0]) / "include",
@@ -397,6 +424,8 @@ class BuildNative(build_ext):
             "TORCH_FL_RPATH": ";".join(layout.rpath),
             "TORCH_FL_DESTINATION": destination,
         }
+        if " " not in layout.compiler:  # CMake itself takes a CXX with arguments apart, from the environment
+            defines["CMAKE_CXX_COMPILER"] = layout.compiler
         configure = [layout.cmake, "-S", str(HERE / "csrc"), "-B", str(tree), "-G", "Ninja"]
         run_step("configuring", [*configure, *(f"-D{name}={value}" for name, value in defines.items())])
         run_step("compiling", [layout.cmake, "--build", str(tree), "--target", "install"])

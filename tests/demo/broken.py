@@ -15,8 +15,11 @@ BARE = "import torch, torch_fl._C"
 
 
 class Breakage(NamedTuple):
+    """What is done to the tree, and the first line that the message has to have below its summary."""
+
     title: str
     apply: Callable[[Travelled], object]
+    expected: str
 
 
 def delete_component(tree: Travelled) -> None:
@@ -39,9 +42,13 @@ def hide_compat_runtime(tree: Travelled) -> None:
 
 
 BREAKAGES = (
-    Breakage("a component of the operator library is deleted", delete_component),
-    Breakage("the vendor package lies in another environment", hide_package),
-    Breakage("the CUDA-compat runtime is gone", hide_compat_runtime),
+    Breakage(
+        "a component of the operator library is deleted", delete_component, "error[missing-library]: libxpu_dnn.so"
+    ),
+    Breakage(
+        "the vendor package lies in another environment", hide_package, "error[not-on-search-path]: libxdnn_pytorch.so"
+    ),
+    Breakage("the CUDA-compat runtime is gone", hide_compat_runtime, "error[missing-library]: libcudart.so.12"),
 )
 
 
@@ -72,12 +79,17 @@ def main() -> int:
     place = REPOSITORY / "build" / "demo"
     healthy = run(make(place), "import torch, torch_fl; print(float(torch.ones(8, 8, device='flagos').sum().cpu()))")
     print(f"the copy, before it is broken: sum of ones(8, 8) = {healthy.stdout.strip() or healthy.stderr}")
+    failed = healthy.returncode
     for breakage in BREAKAGES:
         tree = make(place)
         breakage.apply(tree)
-        print(f"\n--- {breakage.title} ---\nbefore:\n{last_line(tree)}\n\nafter:\n{message(tree)}")
+        bare, explained = last_line(tree), message(tree)
+        print(f"\n--- {breakage.title} ---\nbefore:\n{bare}\n\nafter:\n{explained}")
+        if not (bare.startswith("ImportError: ") and f"\n\n{breakage.expected}" in explained):
+            print(f"expected {breakage.expected!r} in the message", file=sys.stderr)
+            failed = 1
     shutil.rmtree(place)
-    return healthy.returncode
+    return failed
 
 
 if __name__ == "__main__":

@@ -147,6 +147,18 @@ def test_a_missing_torch_is_said(copy: Travelled) -> None:
     assert "error[torch-missing]" in done.stderr, done.stderr
 
 
+def test_a_torch_of_another_line_is_refused_before_anything_is_opened(copy: Travelled) -> None:
+    record = copy.site / "torch_fl" / "_build_config.py"
+    record.write_text(record.read_text().replace("TORCH_VERSION = '2.13.", "TORCH_VERSION = '2.12."))
+    done = run(
+        copy,
+        "try:\n    import torch_fl\nexcept ImportError as error:\n"
+        "    print([f.code for f in error.findings], 'libxpu' in open('/proc/self/maps').read())\n    print(error)",
+    ).check()
+    assert done.stdout.splitlines()[0] == "['torch-mismatch'] False"
+    assert "was built for torch 2.12" in done.stdout
+
+
 def test_a_missing_extension_is_said(copy: Travelled) -> None:
     for extension in (copy.site / "torch_fl").glob("_C*.so"):
         extension.unlink()

@@ -156,6 +156,27 @@ def test_cudart_is_taken_from_the_sdk_when_no_root_is_named(roots: dict[str, str
     assert discover(roots).returncode == 0
 
 
+def test_an_unknown_build_type_is_refused(roots: dict[str, str]) -> None:
+    assert "FLAGOS_BUILD_TYPE=Fast is not a build type" in refusal({**roots, "FLAGOS_BUILD_TYPE": "Fast"})
+
+
+def test_a_compiler_that_is_not_there_is_named(roots: dict[str, str]) -> None:
+    assert "the C++ compiler no-such-c++ is not found" in refusal({**roots, "CXX": "no-such-c++"})
+
+
+def test_a_build_that_sees_no_torch_says_so(roots: dict[str, str]) -> None:
+    snippet = (
+        "import os, runpy, sys\n"
+        "setup = runpy.run_path(sys.argv[1], run_name='inspected')\n"
+        "setup['discover'](os.environ, [])"
+    )
+    command = [sys.executable, "-c", snippet, str(REPOSITORY / "setup.py")]
+    done = subprocess.run(command, env={"PATH": os.environ["PATH"], **roots}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "error: this build sees no torch" in done.stderr
+    assert "--no-build-isolation" in done.stderr
+
+
 def test_the_build_command_itself_ends_before_compiling(roots: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],

@@ -18,7 +18,8 @@ EXTENSION = "torch_fl._C"
 class Failure(NamedTuple):
     """Facts of a load that did not succeed.
 
-    stage      "torch" (not installed), "extension" (no _C for this interpreter) or "import" (the loader refused)
+    stage      "torch" (not installed, or of another line), "extension" (no _C for this interpreter) or
+               "import" (the loader refused)
     text       what the loader or Python said, verbatim; empty when nothing was tried
     name       the module that was asked for
     path       the file at fault as Python names it, None when there is none
@@ -107,14 +108,21 @@ def plan_now(directory: Optional[str] = None) -> plan.Plan:
 def preload() -> Preloaded:
     """Open the vendor libraries in order. An incomplete plan opens nothing: the loader's own word comes first.
 
-    Raises LoadFailed when torch or the extension is not there at all.
+    Raises LoadFailed when torch or the extension is not there at all, or when torch is of another minor line than
+    the one that _C was compiled against: its C++ interface differs, and a load that succeeds would crash later.
     """
     directory = package_directory()
-    if "torch" not in sys.modules and importlib.util.find_spec("torch") is None:
+    torch_version = installed_torch()
+    if torch_version is None:
         raise LoadFailed(Failure("torch", "No module named 'torch'", "torch", None, directory))
     if extension_file(directory) is None:
         raise LoadFailed(Failure("extension", f"No module named '{EXTENSION}'", EXTENSION, None, directory))
-    decided = plan_now(directory)
+    facts = sources(directory)
+    built_for = str(facts.record.get("TORCH_VERSION", torch_version))
+    if torch_version.split(".")[:2] != built_for.split(".")[:2]:
+        text = f"torch {torch_version} is installed, and {EXTENSION} was built for torch {built_for}"
+        raise LoadFailed(Failure("torch", text, "torch", None, directory))
+    decided = plan.make_plan(facts)
     for path in decided.writable_by_others:
         warnings.warn(
             f"torch_fl loads vendor libraries from {path}, which another user can write", RuntimeWarning, stacklevel=3
@@ -123,6 +131,16 @@ def preload() -> Preloaded:
         return Preloaded(decided, (), None)
     opened, refused = load.open_in_order(decided.steps)
     return Preloaded(decided, opened, refused)
+
+
+def installed_torch() -> Optional[str]:
+    """The version of the torch that is imported or would be, read from its version.py; None when there is none."""
+    loaded = sys.modules.get("torch")
+    spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec("torch")
+    if spec is None:
+        return None
+    directory = next(iter(spec.submodule_search_locations or ()), "")
+    return str(places.read_record(os.path.join(directory, "version.py")).get("__version__", "unknown"))
 
 
 def import_extension(preloaded: Preloaded) -> None:

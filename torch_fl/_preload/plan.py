@@ -147,7 +147,7 @@ class _Walk:
     def places(self, soname: str, needed_by: Optional[str]) -> Iterator[Tuple[str, str]]:
         """Where the rest may be. The runtime stays with the pair that was chosen; components with the op library."""
         if soname == catalog.RUNTIME.soname:
-            yield "with the CUDA-compat runtime", self.compat or ""
+            yield "beside the CUDA-compat runtime", self.compat or ""
             yield from sdk_places(self.sources)
             return
         yield "the vendor package", self.package or ""

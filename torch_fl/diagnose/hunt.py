@@ -146,7 +146,7 @@ def known_places(sources: Sources, lookups: Sequence[facts.Lookup]) -> Iterator[
     dead = dead_entries(lookups)
     for entry in dead:
         for directory in rerooted(entry, sources):
-            yield "run path, at its place here", directory
+            yield "the run path's package, on sys.path", directory
     yield from places.package_places(sources)
     package = next((d for _, d in places.package_places(sources) if d and os.path.isdir(d)), None)
     yield from places.compat_places(sources, package)

@@ -153,7 +153,7 @@ def _scope(outcome: resolve.Outcome, root: str) -> Tuple[Fact, ...]:
     """The two scopes that were looked through, in the loader's order."""
     common = len(outcome.process.global_scope)
     return (
-        Fact("global scope", f"{words.count(common, 'object')}, none of which defines it"),
+        Fact("global scope", f"{words.count(common, 'object')}, none defines it"),
         Fact(f"scope of {os.path.basename(root)}", f"{words.count(len(outcome.objects), 'object')}, none defines it"),
     )
 

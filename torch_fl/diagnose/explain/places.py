@@ -124,26 +124,27 @@ def _why_missing(sought: Sequence[str], hunt: Hunt, package: Optional[str]) -> T
         return (
             f"the package that ships {sought[0]} is not installed, or it is in a place that was not searched; "
             f"`find / -name {sought[0]}` decides between the two",
-            f"install the package that ships {sought[0]}, or put its directory on LD_LIBRARY_PATH before Python starts",
+            f"install the package that ships {sought[0]}, or, before Python starts, put its directory on "
+            "LD_LIBRARY_PATH",
         )
     if record.home == "package":
         here = f"the vendor torch package in {package} lacks" if package else ""
         what = "one of its component libraries" if len(sought) == 1 else f"{len(sought)} of its component libraries"
         return (
             f"{here} {what}" if here else "the vendor torch package was found in none of the places searched",
-            f"reinstall the vendor torch package, or set {variable} to the directory that holds the file "
-            "before Python starts",
+            f"reinstall the vendor torch package, or, before Python starts, set {variable} to the directory that holds "
+            "the file",
         )
     if record.home == "cuda-compat":
         near = f"; {hunt.near[0].path} is another version and does not replace it" if hunt.near else ""
         return (
             f"{record.about} is in none of the places searched; the vendor torch package and xcudart carry it{near}",
-            f"install xcudart or reinstall the vendor torch package, or set {catalog.COMPAT_ROOT_VARIABLE} to the "
-            "directory that holds the file before Python starts",
+            f"install xcudart or reinstall the vendor torch package, or, before Python starts, set "
+            f"{catalog.COMPAT_ROOT_VARIABLE} to the directory that holds the file",
         )
     return (
         f"{sought[0]} comes with the XPU SDK, and the SDK is incomplete or is in none of the places searched",
-        f"install the XPU SDK, or set {catalog.SDK_ROOT_VARIABLE} to its root before Python starts",
+        f"install the XPU SDK, or, before Python starts, set {catalog.SDK_ROOT_VARIABLE} to its root",
     )
 
 

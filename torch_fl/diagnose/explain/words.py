@@ -166,7 +166,7 @@ def own_search(looked: Iterable[Considered]) -> Tuple[Evidence, ...]:
     for place in looked:
         if not place.directory:
             absent = place.verdict == "not set" and not place.label.isupper()
-            verdict = "names no directory" if absent else place.verdict
+            verdict = "was not found" if absent else place.verdict
             rows.setdefault((place.label, ""), Fact(place.label, verdict))
             continue
         verdict = "does not exist" if place.verdict == "no such directory" else place.verdict
