@@ -1,5 +1,6 @@
 # make demo    from a clone to a trained network on the emulated Kunlun stack
 # make test    everything that must pass; .ci/run calls it
+# make sweep   the loader model against every shared object at hand; make fuzz, make test-pythons
 # make setup   what both need: .venv, the emulated SDK, the native build
 # make bench   ratios against named peers; make lint, make generate, make clean
 
@@ -14,7 +15,9 @@ export XPU_ROOT ?= $(SDK)/xpu
 export XDNN_ROOT ?= $(SDK)/site-packages/torch_xmlir
 export XCUDART_ROOT ?= $(SDK)/xcudart
 
-.PHONY: setup demo test bench lint tidy generate clean native
+SWEEP := build/sweep
+
+.PHONY: setup demo test bench lint tidy generate clean native sweep fuzz test-pythons
 
 setup: native
 
@@ -24,6 +27,19 @@ demo: setup
 test: setup lint
 	$(PY) -m pytest tests/unit tests/loader tests/golden
 	$(PY) -m pytest tests/native
+
+# The loader model against reality: every shared object of big wheels and of the system. Minutes.
+sweep: $(VENV)/.registered $(SWEEP)/.installed
+	$(PY) -m tests.loader.sweep $(SWEEP)
+	$(PY) -m tests.loader.sweep
+
+# 100,000 damaged ELF files through the reader and the resolver. Minutes.
+fuzz: $(VENV)/.registered
+	$(PY) -m tests.loader.fuzz
+
+# The part that needs no torch, on every Python that is installed; 3.8 and one newer than 3.11 have to be.
+test-pythons: $(VENV)/.registered
+	$(PY) -m tests.pythons
 
 bench: setup
 	$(PY) -m tests.bench
@@ -48,6 +64,12 @@ $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install torch==2.13.0
 	$(PY) -m pip install "setuptools>=77" "pybind11>=2.13" cmake ninja
+	touch $@
+
+# An environment of its own for what is swept: nothing of it is imported.
+$(SWEEP)/.installed:
+	$(PYTHON) -m venv $(SWEEP)
+	$(SWEEP)/bin/python -m pip install torch==2.13.0 numpy scipy pyarrow opencv-python-headless
 	touch $@
 
 $(SDK)/.installed: $(VENV)/.installed $(shell find tests/emulated_sdk -type f)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.elfkit import make_so
+from tests.loader import sweep
 from tests.loader.truth import Open, Result, child_host, compare, environment, predicted, real
 from torch_fl._preload import elf, resolve
 from torch_fl._preload.facts import MissingLibrary
@@ -20,7 +21,7 @@ from torch_fl._preload.resolve import GLOBAL
 
 SITE = Path(sysconfig.get_paths()["platlib"])
 SEED = 20240607
-SAMPLE = 60
+SAMPLE = 150
 
 
 def shared_objects(*packages: str) -> Iterator[Path]:
@@ -55,13 +56,15 @@ def test_one_after_the_other_in_one_process() -> None:
     assert all(result.loads for result in compare(calls))
 
 
-def test_a_sample_of_the_environment() -> None:
-    """Each object alone in a fresh interpreter; the rest of the environment is for the full sweep."""
-    every = [path for path in shared_objects("torch", "numpy", "numpy.libs", "scipy", "scipy.libs") if _is_shared(path)]
+@pytest.mark.parametrize("place", ["environment", "system"])
+def test_a_sample_of_what_is_at_hand(place: str) -> None:
+    """Each object alone in a fresh process; all of them are for `make sweep`."""
+    every = list(sweep.objects([str(SITE)] if place == "environment" else sweep.system_directories()))
     assert len(every) > 100
-    sample = random.Random(SEED).sample(every, SAMPLE)
-    disagree = [path for path in sample if not _agrees(path)]
-    assert not disagree, f"{len(disagree)} of {len(sample)} (seed {SEED}): {disagree}"
+    sample = random.Random(SEED).sample(every, min(SAMPLE, len(every)))
+    done = sweep.sweep(sample)
+    assert not done.disagree, f"{len(done.disagree)} of {done.count} (seed {SEED})"
+    assert len(done.ended) <= 1, "a constructor that ends the process is rare"
 
 
 def _is_shared(path: Path) -> bool:
@@ -69,11 +72,6 @@ def _is_shared(path: Path) -> bool:
         return elf.read(str(path)).has_dynamic
     except elf.ElfError:
         return False
-
-
-def _agrees(path: Path) -> bool:
-    calls = [Open(str(path))]
-    return predicted(calls, child_host(environment())) == real(calls, environment())
 
 
 def test_many_objects_in_one_process() -> None:

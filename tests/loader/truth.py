@@ -142,13 +142,14 @@ def predicted(opens: Sequence[Open], host: Host, python: str | Path = PYTHON) ->
     for entry in opens:
         outcome = resolve.dlopen(process, entry.name, entry.visible, caller=ctypes_extension(python))
         process = outcome.process
-        results.append(Result(outcome.loads, outcome.error, outcome.crash, _files(process, known)))
+        results.append(Result(outcome.loads, outcome.error, outcome.crash, mapped_since(process, known)))
         if outcome.crash is not None:
             break
     return results
 
 
-def _files(process: resolve.Process, known: int) -> frozenset[str]:
+def mapped_since(process: resolve.Process, known: int) -> frozenset[str]:
+    """The files of the objects after the first `known`, as Result.mapped has them."""
     found = set()
     for entry in process.maps[known:]:
         found.add(f"{os.major(entry.device):02x}:{os.minor(entry.device):02x} {entry.inode}")
