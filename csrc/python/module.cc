@@ -36,8 +36,7 @@ py::tuple versionTuple(const torch_fl::kunlunxin::Version& version) {
 }
 
 py::dict deviceProperties(DeviceIndex device) {
-    const auto properties =
-        torch_fl::kunlunxin::deviceProperties(torch_fl::kunlunxin::resolveDeviceIndex(device));
+    const auto properties = torch_fl::kunlunxin::deviceProperties(torch_fl::kunlunxin::resolveDeviceIndex(device));
     py::dict result;
     result["name"] = properties.name;
     result["model"] = properties.model;
@@ -45,8 +44,8 @@ py::dict deviceProperties(DeviceIndex device) {
     result["l3_memory"] = properties.l3_memory;
     result["cluster_count"] = properties.cluster_count;
     result["sdnn_count"] = properties.sdnn_count;
-    result["pci_address"] = py::make_tuple(
-        properties.pci.domain, properties.pci.bus, properties.pci.slot, properties.pci.function);
+    result["pci_address"] =
+        py::make_tuple(properties.pci.domain, properties.pci.bus, properties.pci.slot, properties.pci.function);
     result["driver_version"] = versionTuple(properties.driver);
     result["runtime_version"] = versionTuple(properties.runtime);
     return result;
@@ -61,8 +60,7 @@ void initialize() {
 
 // A negative index changes nothing.
 DeviceIndex exchangeDevice(DeviceIndex device) {
-    return device < 0 ? torch_fl::kunlunxin::resolveDeviceIndex(-1)
-                      : torch_fl::kunlunxin::exchangeDevice(device);
+    return device < 0 ? torch_fl::kunlunxin::resolveDeviceIndex(-1) : torch_fl::kunlunxin::exchangeDevice(device);
 }
 
 py::object defaultGenerator(DeviceIndex device) {
@@ -105,12 +103,10 @@ PYBIND11_MODULE(_C, module) {
     module.def("_is_in_bad_fork", &torch_fl::isInBadFork);
 
     module.def("_synchronize", boundWithoutGil(torch_fl::synchronizeDevice));
-    module.def("_current_stream", bound([](DeviceIndex device) {
-                   return streamIdentity(torch_fl::currentStream(device));
-               }));
-    module.def("_default_stream", bound([](DeviceIndex device) {
-                   return streamIdentity(torch_fl::defaultStream(device));
-               }));
+    module.def(
+        "_current_stream", bound([](DeviceIndex device) { return streamIdentity(torch_fl::currentStream(device)); }));
+    module.def(
+        "_default_stream", bound([](DeviceIndex device) { return streamIdentity(torch_fl::defaultStream(device)); }));
     module.def("_set_stream", bound(setCurrentStream));
 
     module.def("_empty_cache", boundWithoutGil([] { torch_fl::deviceAllocator().emptyCache(); }));

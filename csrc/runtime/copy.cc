@@ -20,11 +20,10 @@ void copyWithHost(
     const FlagosStream stream = currentStream(device);
     const bool may_return_early = non_blocking && host_storage != nullptr;
     // Whether the memory is pinned matters only for those two questions; asking costs a look-up.
-    const bool pinned =
-        (may_return_early || bytes > kunlunxin::kPinnedCopyChunk) && isPinnedPointer(host_address);
-    kunlunxin::copyAsync(
-        destination, source, bytes, direction, stream.handle, stream.stream.device_index(), pinned);
-    const bool kept_alive = may_return_early && pinned &&
+    const bool pinned = (may_return_early || bytes > kunlunxin::kPinnedCopyChunk) && isPinnedPointer(host_address);
+    kunlunxin::copyAsync(destination, source, bytes, direction, stream.handle, stream.stream.device_index(), pinned);
+    const bool kept_alive =
+        may_return_early && pinned &&
         hostAllocator().record_event(host_storage->get(), host_storage->get_context(), stream.stream);
     if (!kept_alive) {
         kunlunxin::waitStream(stream.handle, stream.stream.device_index());
@@ -37,27 +36,23 @@ void copyHostToDevice(
     void* destination, c10::DeviceIndex device, const void* source, const c10::DataPtr& host, size_t bytes,
     bool non_blocking) {
     copyWithHost(
-        destination, source, source, &host, kunlunxin::CopyDirection::HostToDevice, device, bytes,
-        non_blocking);
+        destination, source, source, &host, kunlunxin::CopyDirection::HostToDevice, device, bytes, non_blocking);
 }
 
 void copyDeviceToHost(
     void* destination, const c10::DataPtr& host, const void* source, c10::DeviceIndex device, size_t bytes,
     bool non_blocking) {
     copyWithHost(
-        destination, source, destination, &host, kunlunxin::CopyDirection::DeviceToHost, device, bytes,
-        non_blocking);
+        destination, source, destination, &host, kunlunxin::CopyDirection::DeviceToHost, device, bytes, non_blocking);
 }
 
 void copyHostToDevice(void* destination, c10::DeviceIndex device, const void* source, size_t bytes) {
-    copyWithHost(
-        destination, source, source, nullptr, kunlunxin::CopyDirection::HostToDevice, device, bytes, false);
+    copyWithHost(destination, source, source, nullptr, kunlunxin::CopyDirection::HostToDevice, device, bytes, false);
 }
 
 void copyDeviceToHost(void* destination, const void* source, c10::DeviceIndex device, size_t bytes) {
     copyWithHost(
-        destination, source, destination, nullptr, kunlunxin::CopyDirection::DeviceToHost, device, bytes,
-        false);
+        destination, source, destination, nullptr, kunlunxin::CopyDirection::DeviceToHost, device, bytes, false);
 }
 
 void copyDeviceToDevice(void* destination, const void* source, c10::DeviceIndex device, size_t bytes) {
@@ -66,13 +61,18 @@ void copyDeviceToDevice(void* destination, const void* source, c10::DeviceIndex 
     }
     const FlagosStream stream = currentStream(device);
     kunlunxin::copyAsync(
-        destination, source, bytes, kunlunxin::CopyDirection::DeviceToDevice, stream.handle,
-        stream.stream.device_index(), /*pinned=*/false);
+        destination,
+        source,
+        bytes,
+        kunlunxin::CopyDirection::DeviceToDevice,
+        stream.handle,
+        stream.stream.device_index(),
+        /*pinned=*/false);
 }
 
 void copyPeer(
-    void* destination, c10::DeviceIndex destination_device, const void* source,
-    c10::DeviceIndex source_device, size_t bytes) {
+    void* destination, c10::DeviceIndex destination_device, const void* source, c10::DeviceIndex source_device,
+    size_t bytes) {
     if (bytes == 0) {
         return;
     }

@@ -32,8 +32,8 @@ void copyDeviceToDevice(void* destination, const void* source, c10::DeviceIndex 
 
 // Between two devices: waits for the current streams of both, then copies, and has completed on return.
 void copyPeer(
-    void* destination, c10::DeviceIndex destination_device, const void* source,
-    c10::DeviceIndex source_device, size_t bytes);
+    void* destination, c10::DeviceIndex destination_device, const void* source, c10::DeviceIndex source_device,
+    size_t bytes);
 
 // True for an address inside pinned host memory: of our own host allocator, or else of another one that the
 // CUDA-shaped runtime in the process knows.

@@ -136,8 +136,7 @@ private:
 
     void report(void* pointer, int64_t bytes, c10::Device device) {
         if (c10::memoryProfilingEnabled()) {
-            c10::reportMemoryUsageToProfiler(
-                pointer, bytes, pool_.allocatedBytes(), pool_.reservedBytes(), device);
+            c10::reportMemoryUsageToProfiler(pointer, bytes, pool_.allocatedBytes(), pool_.reservedBytes(), device);
         }
     }
 
@@ -283,9 +282,7 @@ public:
 
     DeviceStats getDeviceStats(c10::DeviceIndex device) override { return checkedMemoryOf(device).stats(); }
 
-    void resetAccumulatedStats(c10::DeviceIndex device) override {
-        checkedMemoryOf(device).resetAccumulatedStats();
-    }
+    void resetAccumulatedStats(c10::DeviceIndex device) override { checkedMemoryOf(device).resetAccumulatedStats(); }
 
     void resetPeakStats(c10::DeviceIndex device) override { checkedMemoryOf(device).resetPeakStats(); }
 

@@ -21,8 +21,7 @@ class FlagosGeneratorImpl final : public c10::GeneratorImpl {
 public:
     FlagosGeneratorImpl(c10::DeviceIndex device, at::Generator cpu)
         : c10::GeneratorImpl(
-              c10::Device(c10::DeviceType::PrivateUse1, device),
-              c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+              c10::Device(c10::DeviceType::PrivateUse1, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
           cpu_(std::move(cpu)) {}
 
     const at::Generator& cpu() const { return cpu_; }
@@ -60,8 +59,7 @@ private:
     }
 
     [[noreturn]] static void refuseOffset() {
-        TORCH_CHECK_NOT_IMPLEMENTED(
-            false, "a flagos generator has no offset: its state is that of a Mersenne Twister");
+        TORCH_CHECK_NOT_IMPLEMENTED(false, "a flagos generator has no offset: its state is that of a Mersenne Twister");
     }
 
     at::Generator cpu_;
@@ -94,8 +92,8 @@ const at::Generator& defaultGenerator(c10::DeviceIndex device) {
     }
     std::unique_ptr<at::Generator>& generator = generators.by_device[index];
     if (generator == nullptr) {
-        generator = std::make_unique<at::Generator>(
-            makeGenerator(static_cast<c10::DeviceIndex>(index), generators.seed));
+        generator =
+            std::make_unique<at::Generator>(makeGenerator(static_cast<c10::DeviceIndex>(index), generators.seed));
     }
     return *generator;
 }
@@ -117,8 +115,7 @@ at::Generator newGenerator(c10::DeviceIndex device) {
 }
 
 at::Generator cpuGenerator(const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
-    const at::Generator& chosen =
-        generator.has_value() && generator->defined() ? *generator : defaultGenerator(device);
+    const at::Generator& chosen = generator.has_value() && generator->defined() ? *generator : defaultGenerator(device);
     if (chosen.device().type() != c10::DeviceType::PrivateUse1) {
         return chosen;
     }

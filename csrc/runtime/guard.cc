@@ -107,8 +107,7 @@ void FlagosGuardImpl::recordDataPtrOnStream(const c10::DataPtr& pointer, const c
 }
 
 void FlagosGuardImpl::record(
-    void** event, const c10::Stream& stream, const c10::DeviceIndex device,
-    const c10::EventFlag /*flag*/) const {
+    void** event, const c10::Stream& stream, const c10::DeviceIndex device, const c10::EventFlag /*flag*/) const {
     TORCH_CHECK(
         device == -1 || device == stream.device_index(),
         "Event device index ",
@@ -146,8 +145,7 @@ void FlagosGuardImpl::destroyEvent(void* event, const c10::DeviceIndex /*device*
     const std::unique_ptr<Event> owner(static_cast<Event*>(event));
 }
 
-double FlagosGuardImpl::elapsedTime(
-    void* /*start*/, void* /*end*/, const c10::DeviceIndex /*device*/) const {
+double FlagosGuardImpl::elapsedTime(void* /*start*/, void* /*end*/, const c10::DeviceIndex /*device*/) const {
     TORCH_CHECK_NOT_IMPLEMENTED(
         false,
         "elapsed time between events is not available on flagos: the vendor's runtime records no time in an "

@@ -34,9 +34,8 @@ public:
     void synchronizeDevice(const c10::DeviceIndex device) const override;
     void recordDataPtrOnStream(const c10::DataPtr& pointer, const c10::Stream& stream) const override;
 
-    void record(
-        void** event, const c10::Stream& stream, const c10::DeviceIndex device,
-        const c10::EventFlag flag) const override;
+    void record(void** event, const c10::Stream& stream, const c10::DeviceIndex device, const c10::EventFlag flag)
+        const override;
     void block(void* event, const c10::Stream& stream) const override;
     bool queryEvent(void* event) const override;
     void synchronizeEvent(void* event) const override;

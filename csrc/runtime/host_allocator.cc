@@ -27,6 +27,7 @@ private:
     void free_block(HostBlock* block) override { kunlunxin::hostFree(block->ptr_); }
 
     void record_stream(std::optional<std::vector<Event>>& events, c10::Stream stream) override {
+        TORCH_INTERNAL_ASSERT(events.has_value()); // c10 makes the list before it asks for a record
         Event event;
         event.record(lookupStream(stream));
         events->push_back(std::move(event));

@@ -102,16 +102,10 @@ c10::Stream exchangeCurrentStream(const c10::Stream& stream) {
 FlagosStream lookupStream(const c10::Stream& stream) {
     requireUsable();
     TORCH_CHECK(
-        stream.device_type() == c10::DeviceType::PrivateUse1,
-        "Expected a flagos stream, but got ",
-        stream,
-        ".");
+        stream.device_type() == c10::DeviceType::PrivateUse1, "Expected a flagos stream, but got ", stream, ".");
     const FlagosStream found = makeStream(kunlunxin::resolveDeviceIndex(stream.device_index()), stream.id());
     TORCH_CHECK(
-        found.handle != nullptr || stream.id() == kDefaultStreamId,
-        "This process has not created ",
-        stream,
-        ".");
+        found.handle != nullptr || stream.id() == kDefaultStreamId, "This process has not created ", stream, ".");
     return found;
 }
 

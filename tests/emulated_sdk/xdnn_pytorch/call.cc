@@ -36,8 +36,8 @@ static bool debugging() {
 // Bit per ScalarType that XPUEMU_NOT_IMPLEMENT lists, as in "bfloat16,float16".
 static uint32_t refusedTypes() {
     static const uint32_t refused = [] {
-        constexpr std::string_view kTypes[] = {"bool",  "uint8",   "int8",    "int16",    "int32",
-                                               "int64", "float32", "float16", "bfloat16", "float64"};
+        constexpr std::string_view kTypes[] = {
+            "bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float16", "bfloat16", "float64"};
         const char* value = std::getenv("XPUEMU_NOT_IMPLEMENT");
         std::string_view rest(value == nullptr ? "" : value);
         uint32_t bits = 0;
@@ -122,8 +122,13 @@ void Call::finish(Error_t error) const {
         std::fprintf(stderr, "xdnn_pytorch_%s(ctx, api::kXPU3)\n", name.c_str());
     } else {
         std::fprintf(
-            stderr, "%s xdnn_pytorch_%s(ctx, api::kXPU3) error code=%d xdnn_pytorch_wrapper/%s.cpp:%u\n",
-            headline(error), name.c_str(), error, name.c_str(), line_);
+            stderr,
+            "%s xdnn_pytorch_%s(ctx, api::kXPU3) error code=%d xdnn_pytorch_wrapper/%s.cpp:%u\n",
+            headline(error),
+            name.c_str(),
+            error,
+            name.c_str(),
+            line_);
     }
 }
 

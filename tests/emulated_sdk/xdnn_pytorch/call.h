@@ -60,7 +60,9 @@ public:
     Error_t submit(K kernel) {
         auto owned = std::make_unique<K>(std::move(kernel));
         const int status = xpuemu_enqueue(
-            context_->xpu_stream, [](void* argument) { (*static_cast<K*>(argument))(); }, owned.get(),
+            context_->xpu_stream,
+            [](void* argument) { (*static_cast<K*>(argument))(); },
+            owned.get(),
             [](void* argument) { std::default_delete<K>()(static_cast<K*>(argument)); });
         if (status != 0) {
             return fail(RUNTIME_ERROR);

@@ -72,7 +72,9 @@ logSoftmax(Call& call, const Tensor& self, int64_t dim, const xdnn_pytorch::opti
         return call.fail(INVALID_PARAM);
     }
     return submitAlong<2>(
-        call, {&in, &to}, dim,
+        call,
+        {&in, &to},
+        dim,
         [from = self.type, type = out.type](const std::array<XpuDnnLine, 2>& line, int64_t length) {
             xpu_dnn_log_softmax(from, line[0], type, line[1], length);
         });
@@ -94,7 +96,9 @@ Error_t logSoftmaxBackward(
         return call.fail(INVALID_PARAM);
     }
     return submitAlong<3>(
-        call, {&grad, &result, &to}, dim,
+        call,
+        {&grad, &result, &to},
+        dim,
         [from = output.type, type = grad_input.type](const std::array<XpuDnnLine, 3>& line, int64_t length) {
             xpu_dnn_log_softmax_backward(from, line[0], line[1], type, line[2], length);
         });
@@ -129,9 +133,15 @@ Error_t bindLoss(
     }
     loss->row_stride = batched ? scores.stride(0) : 0;
     loss->column_stride = scores.stride(scores.dims() - 1);
-    loss->problem = {scores.type(), batch,       scores.size(scores.dims() - 1),
-                     ignore_index,  reduction,   {targets.data, targets.stride(0)},
-                     byte_target,   {nullptr, 0}};
+    loss->problem = {
+        scores.type(),
+        batch,
+        scores.size(scores.dims() - 1),
+        ignore_index,
+        reduction,
+        {targets.data, targets.stride(0)},
+        byte_target,
+        {nullptr, 0}};
     if (isAbsent(weight)) {
         return SUCCESS;
     }

@@ -100,8 +100,11 @@ Error_t multiplyBatch(Call& call, const Tensor& self, const Tensor& mat2, Tensor
         return SUCCESS;
     }
     const int64_t size = to.element_size;
-    return call.submit([problem = problemOf(a, b, to), batch = to.size(0), a_step = a.stride(0) * size,
-                        b_step = b.stride(0) * size, out_step = to.stride(0) * size] {
+    return call.submit([problem = problemOf(a, b, to),
+                        batch = to.size(0),
+                        a_step = a.stride(0) * size,
+                        b_step = b.stride(0) * size,
+                        out_step = to.stride(0) * size] {
         XpuBlasGemm one = problem;
         for (int64_t i = 0; i < batch; ++i) {
             one.a.data = static_cast<char*>(problem.a.data) + i * a_step;

@@ -25,9 +25,15 @@ extern "C" XPUEMU_EXPORT uint64_t xpuemu_statistic(const char* name) {
         std::string_view name;
         const std::atomic<uint64_t>& value;
     } table[] = {
-        {"mallocs", counters.mallocs},       {"frees", counters.frees},     {"bytes_in_use", counters.bytes_in_use},
-        {"host_bytes", counters.host_bytes}, {"copies", counters.copies},   {"copied_bytes", counters.copied_bytes},
-        {"launches", counters.launches},     {"streams", counters.streams}, {"events", counters.events},
+        {"mallocs", counters.mallocs},
+        {"frees", counters.frees},
+        {"bytes_in_use", counters.bytes_in_use},
+        {"host_bytes", counters.host_bytes},
+        {"copies", counters.copies},
+        {"copied_bytes", counters.copied_bytes},
+        {"launches", counters.launches},
+        {"streams", counters.streams},
+        {"events", counters.events},
     };
     for (const auto& row : table) {
         if (row.name == name) {

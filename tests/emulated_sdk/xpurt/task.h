@@ -19,7 +19,9 @@ public:
     static Task of(Kind kind, F function) {
         auto owned = std::make_unique<F>(std::move(function));
         return Task(
-            kind, [](void* argument) { (*static_cast<F*>(argument))(); }, owned.release(),
+            kind,
+            [](void* argument) { (*static_cast<F*>(argument))(); },
+            owned.release(),
             [](void* argument) { std::default_delete<F>()(static_cast<F*>(argument)); });
     }
 

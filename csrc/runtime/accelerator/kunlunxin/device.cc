@@ -24,8 +24,7 @@ std::atomic<c10::DeviceIndex>& knownDeviceCount() {
 
 uint64_t attribute(XPUDeviceAttr attribute, const char* name, c10::DeviceIndex device) {
     uint64_t value = 0;
-    TORCH_FL_XPU_CHECK(
-        xpu_device_get_attr(&value, attribute, device), device, "xpu_device_get_attr(", name, ")");
+    TORCH_FL_XPU_CHECK(xpu_device_get_attr(&value, attribute, device), device, "xpu_device_get_attr(", name, ")");
     return value;
 }
 
@@ -162,9 +161,7 @@ DeviceProperties deviceProperties(c10::DeviceIndex device) {
         properties.pci = unpackPciAddress(TORCH_FL_ATTRIBUTE(XPUATTR_PCI_ADDRESS, device));
     }
     TORCH_FL_XPU_CHECK(
-        xpu_get_driver_version(&properties.driver.major, &properties.driver.minor),
-        device,
-        "xpu_get_driver_version()");
+        xpu_get_driver_version(&properties.driver.major, &properties.driver.minor), device, "xpu_get_driver_version()");
     TORCH_FL_XPU_CHECK(
         xpu_get_runtime_version(&properties.runtime.major, &properties.runtime.minor),
         device,

@@ -16,7 +16,7 @@ bool isDocumentedFailure(int returned) noexcept {
         return false;
     }
     return (code >= XPUERR_INVALID_DEVICE && code <= XPUERR_OVERHEAT) ||
-        (code >= XPUERR_UNEXPECT && code <= XPUERR_TRACER);
+           (code >= XPUERR_UNEXPECT && code <= XPUERR_TRACER);
 }
 
 std::string errorText(int returned) {
@@ -28,8 +28,7 @@ std::string describeError(int returned, const std::string& call, c10::DeviceInde
     return c10::str(call, where, ": ", errorText(returned));
 }
 
-void raiseError(
-    c10::SourceLocation where, int returned, const std::string& call, c10::DeviceIndex device) {
+void raiseError(c10::SourceLocation where, int returned, const std::string& call, c10::DeviceIndex device) {
     std::string message = describeError(returned, call, device);
     if (isOutOfMemory(returned)) {
         throw c10::OutOfMemoryError(where, std::move(message));

@@ -31,21 +31,20 @@ std::string describeError(int returned, const std::string& call, c10::DeviceInde
 
 // Raises c10::OutOfMemoryError for "Device memory not enough" and c10::AcceleratorError, which carries the
 // code, for everything else; describeError() is the message.
-[[noreturn]] void raiseError(
-    c10::SourceLocation where, int returned, const std::string& call, c10::DeviceIndex device);
+[[noreturn]] void raiseError(c10::SourceLocation where, int returned, const std::string& call, c10::DeviceIndex device);
 
 } // namespace torch_fl::kunlunxin
 
 // Evaluates `expression`, a call into a vendor library, and raises unless it returned 0. The remaining
 // arguments are streamed into the description of the call, and only when it failed.
-#define TORCH_FL_XPU_CHECK(expression, device, ...)                                                          \
-    do {                                                                                                     \
-        const int torch_fl_returned = (expression);                                                          \
-        if (C10_UNLIKELY(torch_fl_returned != ::torch_fl::kunlunxin::kSuccess)) {                            \
-            ::torch_fl::kunlunxin::raiseError(                                                               \
-                {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},                                       \
-                torch_fl_returned,                                                                           \
-                c10::str(__VA_ARGS__),                                                                       \
-                (device));                                                                                   \
-        }                                                                                                    \
+#define TORCH_FL_XPU_CHECK(expression, device, ...)                                                                    \
+    do {                                                                                                               \
+        const int torch_fl_returned = (expression);                                                                    \
+        if (C10_UNLIKELY(torch_fl_returned != ::torch_fl::kunlunxin::kSuccess)) {                                      \
+            ::torch_fl::kunlunxin::raiseError(                                                                         \
+                {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},                                                 \
+                torch_fl_returned,                                                                                     \
+                c10::str(__VA_ARGS__),                                                                                 \
+                (device));                                                                                             \
+        }                                                                                                              \
     } while (false)

@@ -21,13 +21,7 @@ int destroyEvent(EventHandle event) noexcept {
 void recordEvent(EventHandle event, StreamHandle stream, c10::DeviceIndex device) {
     const ScopedDevice scope(device);
     TORCH_FL_XPU_CHECK(
-        xpu_event_record(event, stream),
-        device,
-        "xpu_event_record(event ",
-        event,
-        ", stream ",
-        stream,
-        ")");
+        xpu_event_record(event, stream), device, "xpu_event_record(event ", event, ", stream ", stream, ")");
 }
 
 void waitEvent(EventHandle event, c10::DeviceIndex device) {

@@ -4,11 +4,12 @@
 // that is already in the process, or stay null.
 #include <cuda_runtime.h>
 
+// NOLINTBEGIN(readability-redundant-declaration): declared again to make them weak.
 extern "C" {
-__attribute__((weak)) cudaError_t cudaPointerGetAttributes(
-    cudaPointerAttributes* attributes, const void* pointer);
+__attribute__((weak)) cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer);
 __attribute__((weak)) cudaError_t cudaGetLastError();
 }
+// NOLINTEND(readability-redundant-declaration)
 
 namespace torch_fl::kunlunxin {
 

@@ -59,12 +59,12 @@ struct DirectionTraits {
 
 DirectionTraits traits(CopyDirection direction) {
     switch (direction) {
-        case CopyDirection::HostToDevice:
-            return {XPU_HOST_TO_DEVICE, "host to device"};
-        case CopyDirection::DeviceToHost:
-            return {XPU_DEVICE_TO_HOST, "device to host"};
-        case CopyDirection::DeviceToDevice:
-            break;
+    case CopyDirection::HostToDevice:
+        return {XPU_HOST_TO_DEVICE, "host to device"};
+    case CopyDirection::DeviceToHost:
+        return {XPU_DEVICE_TO_HOST, "device to host"};
+    case CopyDirection::DeviceToDevice:
+        break;
     }
     return {XPU_DEVICE_TO_DEVICE, "device to device"};
 }
@@ -138,8 +138,8 @@ void copyAsync(
 }
 
 void copyPeer(
-    void* destination, c10::DeviceIndex destination_device, const void* source,
-    c10::DeviceIndex source_device, size_t bytes) {
+    void* destination, c10::DeviceIndex destination_device, const void* source, c10::DeviceIndex source_device,
+    size_t bytes) {
     checkDeviceIndex(destination_device);
     checkDeviceIndex(source_device);
     TORCH_FL_XPU_CHECK(

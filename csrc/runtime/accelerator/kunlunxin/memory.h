@@ -38,7 +38,7 @@ void copyAsync(
 // Copies between two devices and returns when it is done. libxpurt has no stream for this call and promises
 // no order with any: the caller waits for the streams that use either buffer.
 void copyPeer(
-    void* destination, c10::DeviceIndex destination_device, const void* source,
-    c10::DeviceIndex source_device, size_t bytes);
+    void* destination, c10::DeviceIndex destination_device, const void* source, c10::DeviceIndex source_device,
+    size_t bytes);
 
 } // namespace torch_fl::kunlunxin

@@ -56,13 +56,7 @@ void waitStream(StreamHandle stream, c10::DeviceIndex device) {
 void streamWaitEvent(StreamHandle stream, EventHandle event, c10::DeviceIndex device) {
     const ScopedDevice scope(device);
     TORCH_FL_XPU_CHECK(
-        xpu_stream_wait_event(stream, event),
-        device,
-        "xpu_stream_wait_event(stream ",
-        stream,
-        ", event ",
-        event,
-        ")");
+        xpu_stream_wait_event(stream, event), device, "xpu_stream_wait_event(stream ", stream, ", event ", event, ")");
 }
 
 void synchronizeDevice(c10::DeviceIndex device) {

@@ -106,7 +106,10 @@ static void multiplyFloating(const XpuBlasGemm& problem) {
                     const float* b_panel = buffers.b.data() + depth * padded + c * depths;
                     for (int64_t r = 0; r < padded_rows; r += kernel.rows) {
                         kernel.multiply(
-                            depths, buffers.a.data() + r * depths, b_panel, buffers.product.data() + r * padded + c,
+                            depths,
+                            buffers.a.data() + r * depths,
+                            b_panel,
+                            buffers.product.data() + r * padded + c,
                             padded);
                     }
                 }

@@ -110,7 +110,11 @@ XPUEMU_EXPORT bool xpu_dnn_nll_backward(
     return dispatchFloating(problem->type, false, [&](auto tag) {
         using T = typename decltype(tag)::type;
         return backward<T>(
-            *problem, grad_out, static_cast<const T*>(total_weight), static_cast<T*>(grad_in), grad_in_row_stride,
+            *problem,
+            grad_out,
+            static_cast<const T*>(total_weight),
+            static_cast<T*>(grad_in),
+            grad_in_row_stride,
             grad_in_column_stride);
     });
 }
