@@ -1,10 +1,15 @@
-"""Random trees of libraries: tags, links, versions, symbols, damaged files. One seed makes one tree and its calls."""
+"""Random trees of libraries: tags, links, versions, symbols, damaged files. One seed makes one tree and its calls.
+
+    python -m tests.loader.random_tree SEED [DIRECTORY]     makes that tree, and prints both sides
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +19,7 @@ from tests import elfkit, elfwriter
 from tests.elfwriter import Define, Object, Want
 from tests.loader.truth import Open, Result, child_host, environment
 from torch_fl._preload import resolve
+from torch_fl._preload.host import Host
 
 LIBRARIES = 8
 DIRECTORIES = 5
@@ -253,9 +259,18 @@ def happened(case: Case, program: Path) -> list[Result]:
     return results
 
 
+@lru_cache(maxsize=1)
+def _host(program: str) -> Host:
+    """The machine as every runner finds it; what is gathered of it once serves all trees."""
+    host = child_host({}, python=program)
+    for fact in Host.__annotations__:
+        getattr(host, fact)
+    return host
+
+
 def foretold(case: Case, program: Path) -> list[Result]:
     """The model's word for the same calls. Files of the start are left in, as the runner reports them too."""
-    host = child_host(case.environment, cwd=case.cwd, python=program)
+    host = _host(str(program)).replace(environment=dict(case.environment), cwd=str(case.cwd))
     process = resolve.fresh(host)
     results = []
     for entry in case.opens:
@@ -276,3 +291,31 @@ def _files(process: resolve.Process) -> frozenset[str]:
         status = os.stat(process.host.real(entry.name))
         found.add(f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x} {status.st_ino}")
     return frozenset(found)
+
+
+def both_sides(seed: int, case: Case, model: Sequence[Result], truth: Sequence[Result]) -> str:
+    """A disagreement in words, with what makes the tree again."""
+    lines = [f"seed {seed}, rerun: python -m tests.loader.random_tree {seed}"]
+    for number, entry in enumerate(case.opens):
+        if model[number : number + 1] != truth[number : number + 1]:
+            lines.append(f"  {entry.name} ({entry.visible})")
+            lines += [f"    {side}: {said[number : number + 1]}" for side, said in (("model", model), ("truth", truth))]
+    return "\n".join(lines)
+
+
+def main(seed: int, directory: str) -> int:
+    """Make one tree and show both sides; 1 when they differ."""
+    root = Path(directory)
+    program = runner(str(root))
+    case = make(seed, root / str(seed))
+    truth, model = happened(case, program), foretold(case, program)
+    print(f"{case.root}\n{dict(case.environment)}")
+    for entry, result in zip(case.opens, truth):
+        print(f"{entry.name} ({entry.visible}): {'loads' if result.loads else result.crash or result.error}")
+    print(both_sides(seed, case, model, truth) if model != truth else "model and reality agree")
+    return 1 if model != truth else 0
+
+
+if __name__ == "__main__":
+    where = sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(prefix="random_tree")
+    sys.exit(main(int(sys.argv[1]), where))

@@ -49,6 +49,7 @@ class LdCache:
         self._data: Optional[bytes] = None
         self._start = 0
         self._index: Dict[int, List[int]] = {}
+        self._plain: Optional[Dict[bytes, List[int]]] = None
         self._subdirectories: List[str] = []
 
     @property
@@ -71,11 +72,8 @@ class LdCache:
             numbers += self._index.get(at - self._start, ())
             at = data.find(wanted, at + 1)
         if not numbers and any(letter.isdigit() for letter in name):
-            plain = _plain(wanted[:-1])
-            for key, entries in self._index.items():
-                at = self._start + key
-                if _plain(data[at : data.find(b"\0", at)]) == plain:
-                    numbers += entries
+            for key in self._plain_names().get(_plain(wanted[:-1]), ()):
+                numbers += self._index[key]
         return tuple(self._entry(number) for number in sorted(numbers))
 
     def lookup(
@@ -109,6 +107,16 @@ class LdCache:
         return best, found
 
     # --- reading --------------------------------------------------------------------------------------------------
+
+    def _plain_names(self) -> Dict[bytes, List[int]]:
+        """Names with their numbers in shortest form -> keys of the index. Only names with digits ask for it."""
+        if self._plain is None:
+            self._plain = {}
+            data = self._load()
+            for key in self._index:
+                at = self._start + key
+                self._plain.setdefault(_plain(data[at : data.find(b"\0", at)]), []).append(key)
+        return self._plain
 
     def _load(self) -> bytes:
         if self._data is None:
