@@ -264,3 +264,28 @@ def _sysv_hash(wants: Sequence[Want], defines: Sequence[Define]) -> bytes:
             bucket = ELFHashTable.elf_hash(name) % buckets
             chain[index], starts[bucket] = starts[bucket], index
     return struct.pack("<II", buckets, len(names)) + struct.pack(f"<{buckets}I{len(names)}I", *starts, *chain)
+
+
+def foreign(machine: int, bits: int, little: bool) -> bytes:
+    """A small shared object of another machine: a header, two segments, a dynamic section and its strings."""
+    order, wide = "<" if little else ">", bits == 64
+    strings = b"\0libneeded.so.1\0libself.so\0"
+    head, entry = (64, 56) if wide else (52, 32)
+    at = head + 2 * entry
+    dynamic_at = at + (-at % 16)
+    word = "Q" if wide else "I"
+    tags = [(1, 1), (14, 16), (5, 0), (10, len(strings)), (0, 0)]
+    strings_at = dynamic_at + len(tags) * struct.calcsize(order + word * 2)
+    tags[2] = (5, strings_at)
+    dynamic = b"".join(struct.pack(order + word * 2, *tag) for tag in tags)
+    size = strings_at + len(strings)
+    ident = b"\x7fELF" + bytes([2 if wide else 1, 1 if little else 2, 1]) + bytes(9)
+    header = struct.pack(order + "HHI" + word * 3 + "IHHHHHH", 3, machine, 1, 0, head, 0, 0, head, entry, 2, 0, 0, 0)
+
+    def segment(kind: int, offset: int, length: int) -> bytes:
+        if wide:
+            return struct.pack(order + "IIQQQQQQ", kind, 4, offset, offset, offset, length, length, 8)
+        return struct.pack(order + "IIIIIIII", kind, offset, offset, offset, length, length, 4, 4)
+
+    data = ident + header + segment(1, 0, size) + segment(2, dynamic_at, len(dynamic))
+    return data.ljust(dynamic_at, b"\0") + dynamic + strings

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
-import time
 from pathlib import Path
 
 import pytest
 
 from tests import elfkit
 from tests.elfkit import make_so, write_text
-from tests.unit.test_elf import mutants
 from torch_fl._preload import facts, host, resolve
 from torch_fl._preload.facts import BadFile, ForeignLibc, MissingLibrary, SkippedCandidate
 from torch_fl._preload.host import Host
@@ -192,18 +189,3 @@ def test_relocation_order_of_both_algorithms() -> None:
 def test_any_name_gives_an_outcome(name: str) -> None:
     outcome = resolve.dlopen(resolve.fresh(here()), name)
     assert not outcome.loads
-
-
-def test_damaged_files_give_an_outcome_and_soon(tmp_path: Path) -> None:
-    source = "int f(void) { return 1; } int g(void); int h(void) { return g(); }"
-    real = make_so(tmp_path / "real.so", soname="x", needed=["libneeded.so"], runpath="$ORIGIN", source=source,
-                   version_script="V1 { global: f; }; V2 { global: h; } V1;")  # fmt: skip
-    make_so(tmp_path / "libneeded.so", soname="libneeded.so", source="int g(void) { return 2; }")
-    process = resolve.fresh(here())
-    path = tmp_path / "a.so"
-    dice = random.Random(11)
-    for number, data in enumerate(mutants(real.read_bytes(), dice, 1500)):
-        path.write_bytes(data)
-        begun = time.process_time()
-        resolve.dlopen(process, str(path))
-        assert time.process_time() - begun < 1, f"mutant {number} of seed 11"
