@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.testing._internal.common_device_type import toleranceOverride
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
 from torch.utils._pytree import tree_flatten, tree_map
 
 import torch_fl  # noqa: F401  (registers flagos)
@@ -48,13 +49,27 @@ def call(op: OpInfo, sample: SampleInput, device: str) -> Any:
     return op(arguments[0], *arguments[1], **arguments[2])
 
 
-def same(actual: Any, expected: Any) -> str | None:
-    """None when both agree within the defaults of torch.testing.assert_close, else what differs."""
+def same(actual: Any, expected: Any, **tolerance: float) -> str | None:
+    """None when both agree within `tolerance`, else what differs. The default is that of torch.testing.assert_close."""
     try:
-        torch.testing.assert_close(actual, expected, equal_nan=True)
+        torch.testing.assert_close(actual, expected, equal_nan=True, **tolerance)
     except (AssertionError, TypeError) as error:
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def declared_tolerance(op: OpInfo) -> dict[str, float]:
+    """The widest float32 tolerance that the entry itself asks for on every device, or nothing."""
+    declared = [
+        override.d[torch.float32]
+        for decorated in op.decorators
+        if isinstance(decorated, DecorateInfo) and decorated.device_type is None
+        for override in decorated.decorators
+        if isinstance(override, toleranceOverride) and torch.float32 in override.d
+    ]
+    if not declared:
+        return {}
+    return {"rtol": max(each.rtol for each in declared), "atol": max(each.atol for each in declared)}
 
 
 def to_double(value: Any) -> Any:
@@ -77,7 +92,7 @@ def as_exact(op: OpInfo, sample: SampleInput, actual: Any, expected: Any) -> boo
         if not isinstance(true, torch.Tensor) or not true.is_floating_point():
             continue
         ours_off, cpu_off = ((value - true).abs().max().item() for value in (ours, cpu))
-        if not ours_off <= min(4 * cpu_off, 1e-4):
+        if not ours_off <= min(4 * cpu_off, 1e-4 * max(1.0, true.abs().max().item())):
             return False
     return True
 
@@ -91,10 +106,9 @@ def compare(op: OpInfo, sample: SampleInput) -> str | None:
         actual = to_device(call(op, sample, "flagos"), "cpu")
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    difference = same(actual, expected)
-    if difference is None or as_exact(op, sample, actual, expected):
+    if same(actual, expected) is None or as_exact(op, sample, actual, expected):
         return None
-    return difference
+    return same(actual, expected, **declared_tolerance(op))
 
 
 def sweep(op: OpInfo) -> Iterator[str | None]:
