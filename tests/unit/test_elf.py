@@ -16,7 +16,7 @@ from tests.elfkit import make_so, patch
 from torch_fl._preload import elf
 from torch_fl._preload.elf_symbols import gnu_hash, sysv_hash
 
-SITE = Path(sysconfig.get_paths()["platlib"])
+SITE = Path(os.environ.get("TORCH_FL_SITE", sysconfig.get_paths()["platlib"]))
 
 
 def corpus() -> list[Path]:

@@ -88,7 +88,8 @@ def resolve_target(target: str) -> str:
     if spec is None:
         raise TargetError(f"{target} is neither a file nor a module that this interpreter can import")
     if spec.origin is None or not spec.origin.endswith(pyside.SUFFIXES):
-        kind = "built into the interpreter" if spec.origin in ("built-in", "frozen") else "Python code"
+        built_in = spec.origin in ("built-in", "frozen") or spec.name in sys.builtin_module_names
+        kind = "built into the interpreter" if built_in else "Python code"
         raise TargetError(f"{target} is {kind}; name one of its extension modules, or a file")
     return os.path.abspath(spec.origin)
 
