@@ -65,17 +65,19 @@ at::Tensor emptyStridedOptions(
 }
 
 // The storage of a tensor that has none, or one too small, before it is given new sizes and strides.
-void growStorage(at::TensorImpl& self, size_t bytes) {
+void growStorage(at::TensorImpl& self, size_t wanted) {
     if (self.numel() == 0) {
         return;
     }
+    const auto bytes = static_cast<int64_t>(wanted);
     const at::Storage& storage = self.unsafe_storage();
     if (!storage) {
         const DeviceGuard guard(self.device());
         self.set_storage_keep_dtype(
-            at::Storage(at::Storage::use_byte_size_t(), bytes, &deviceAllocator(), /*resizable=*/true));
-    } else if (bytes > storage.nbytes()) {
-        at::native::resize_bytes_nocuda(storage, bytes);
+            at::Storage(
+                at::Storage::use_byte_size_t(), static_cast<int64_t>(bytes), &deviceAllocator(), /*resizable=*/true));
+    } else if (wanted > storage.nbytes()) {
+        at::native::resize_bytes_nocuda(storage, static_cast<int64_t>(bytes));
     }
 }
 

@@ -109,13 +109,13 @@ std::array<xdnn_pytorch::Tensor, kMaxTensors>& scratchTensors() {
     return tensors;
 }
 
-void assign(xdnn_pytorch::Tensor& target, const at::Tensor& source) {
+xdnn_pytorch::Tensor& assign(xdnn_pytorch::Tensor& target, const at::Tensor& source) {
     if (!source.defined()) {
         target.sizes.assign(1, 0);
         target.strides.assign(1, 0);
         target.type = VendorType::kfloat32;
         target.data = nullptr;
-        return;
+        return target;
     }
     if (source.dim() == 0) {
         target.sizes.assign(1, 1);
@@ -129,6 +129,7 @@ void assign(xdnn_pytorch::Tensor& target, const at::Tensor& source) {
     target.type = vendorType(source.scalar_type());
     // The library's type is not const, whatever it does with the memory.
     target.data = const_cast<void*>(source.const_data_ptr());
+    return target;
 }
 
 xdnn_pytorch::Scalar toVendor(const at::Scalar& value) {
@@ -138,13 +139,6 @@ xdnn_pytorch::Scalar toVendor(const at::Scalar& value) {
 
 xdnn_pytorch::ScalarType toVendor(at::ScalarType dtype) {
     return vendorType(dtype);
-}
-
-xdnn_pytorch::optional<xdnn_pytorch::StringView> toVendor(std::optional<std::string_view> text) {
-    if (!text.has_value()) {
-        return {};
-    }
-    return xdnn_pytorch::StringView(std::string(*text).c_str());
 }
 
 std::vector<int64_t> toVendor(at::IntArrayRef values) {
@@ -165,10 +159,6 @@ std::string describe(const at::Scalar& value) {
 
 std::string describe(at::ScalarType dtype) {
     return vendorTypeName(vendorType(dtype));
-}
-
-std::string describe(std::optional<std::string_view> text) {
-    return text.has_value() ? c10::str('"', *text, '"') : "none";
 }
 
 std::string describe(at::IntArrayRef values) {

@@ -10,7 +10,6 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -51,12 +50,11 @@ using MaybeTensor = std::optional<at::Tensor>;
 // that a small operator does not pay for six allocations.
 inline constexpr size_t kMaxTensors = 10;
 std::array<xdnn_pytorch::Tensor, kMaxTensors>& scratchTensors();
-void assign(xdnn_pytorch::Tensor& target, const at::Tensor& source);
+xdnn_pytorch::Tensor& assign(xdnn_pytorch::Tensor& target, const at::Tensor& source);
 
 // Conversions of one argument; tensors are handled apart because they use the scratch tensors.
 xdnn_pytorch::Scalar toVendor(const at::Scalar& value);
 xdnn_pytorch::ScalarType toVendor(at::ScalarType dtype);
-xdnn_pytorch::optional<xdnn_pytorch::StringView> toVendor(std::optional<std::string_view> text);
 std::vector<int64_t> toVendor(at::IntArrayRef values);
 inline int64_t toVendor(int64_t value) {
     return value;
@@ -70,7 +68,6 @@ std::string describe(const at::Tensor& tensor);
 std::string describe(const MaybeTensor& tensor);
 std::string describe(const at::Scalar& value);
 std::string describe(at::ScalarType dtype);
-std::string describe(std::optional<std::string_view> text);
 std::string describe(at::IntArrayRef values);
 std::string describe(int64_t value);
 std::string describe(bool value);
@@ -113,9 +110,7 @@ inline const at::Tensor& tensorOf(const MaybeTensor& tensor) {
 template <size_t Index, typename T>
 decltype(auto) converted(const T& value) {
     if constexpr (is_tensor<T>) {
-        xdnn_pytorch::Tensor& target = scratchTensors()[Index];
-        assign(target, tensorOf(value));
-        return (target);
+        return assign(scratchTensors()[Index], tensorOf(value));
     } else {
         return toVendor(value);
     }

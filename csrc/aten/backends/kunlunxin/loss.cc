@@ -100,14 +100,15 @@ logSoftmaxBackwardOut(const Tensor& gradient, const Tensor& output, int64_t dim,
     return onCpu<at::_ops::_log_softmax_backward_data_out>(gradient, output, dim, input_dtype, out);
 }
 
-bool isPresent(const MaybeTensor& tensor) {
-    return tensor.has_value() && tensor->defined();
+// `weight` is absent as an empty optional and as an undefined tensor alike.
+at::OptionalTensorRef reference(const MaybeTensor& tensor) {
+    return tensor.has_value() && tensor->defined() ? at::OptionalTensorRef(*tensor) : at::OptionalTensorRef();
 }
 
 // Whatever else the dtypes are goes to the CPU kernel, which takes them or says why not.
 bool computesLoss(const Tensor& self, const Tensor& target, const MaybeTensor& weight) {
-    return computesFloat(self.scalar_type()) && target.scalar_type() == at::kLong &&
-           (!isPresent(weight) || weight->scalar_type() == self.scalar_type());
+    const bool fits = !weight.has_value() || !weight->defined() || weight->scalar_type() == self.scalar_type();
+    return fits && computesFloat(self.scalar_type()) && target.scalar_type() == at::kLong;
 }
 
 // A single sample without a batch dimension is a batch of one to the library.
@@ -158,10 +159,6 @@ bool computeNllLoss(
                           reduction,
                           ignore_index,
                           output);
-}
-
-at::OptionalTensorRef reference(const MaybeTensor& tensor) {
-    return isPresent(tensor) ? at::OptionalTensorRef(*tensor) : at::OptionalTensorRef();
 }
 
 std::tuple<Tensor, Tensor> nllLossForward(
