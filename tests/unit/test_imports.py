@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "torch_fl"
 DIAGNOSE_LAYERS = (
-    {"escape", "finding", "trial_child", "pyside"},
+    {"demangled", "escape", "finding", "trial_child", "pyside"},
     {"hunt", "trial"},
     {"cure"},
     {"explain"},
@@ -40,7 +40,7 @@ PRELOAD_ONLY_DOWN = {
 }
 
 STANDARD_LIBRARY_ONLY = ("_preload", "diagnose")
-OPTIONAL = {"elftools", "packaging"}
+OPTIONAL = {"demangle", "elftools", "packaging"}
 
 
 def modules(folder: str = "") -> list[Path]:

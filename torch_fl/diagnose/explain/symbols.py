@@ -7,6 +7,7 @@ from typing import List, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, facts
 from torch_fl.diagnose.cure import Change
+from torch_fl.diagnose.demangled import demangled
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
 
@@ -15,11 +16,15 @@ _MOST_SYMBOLS = 8
 """Symbols that are listed; the rest is counted."""
 
 
-def _listed(symbols: Sequence[facts.Undefined]) -> Evidence:
-    rows = [Fact(_symbol(item), _why_not_served(item)) for item in symbols[:_MOST_SYMBOLS]]
+def _listed(symbols: Sequence[facts.Undefined]) -> Tuple[Evidence, ...]:
+    """The symbols with what was seen of them, and what the mangled ones are called in C++."""
+    shown = symbols[:_MOST_SYMBOLS]
+    rows = [Fact(_symbol(item), _why_not_served(item)) for item in shown]
     if len(symbols) > _MOST_SYMBOLS:
         rows.append(Fact("further", f"{len(symbols) - _MOST_SYMBOLS} undefined symbols"))
-    return Evidence("undefined", tuple(rows))
+    names = [(item.symbol, demangled(item.symbol)) for item in shown]
+    called = tuple(Fact(symbol, name) for symbol, name in names if name is not None)
+    return (Evidence("undefined", tuple(rows)), *((Evidence("in C++", called),) if called else ()))
 
 
 def _symbol(item: facts.Undefined) -> str:
@@ -101,7 +106,7 @@ def symbol_order(
         "from a library that is not loaded with global visibility",
         (
             words.requested_by(problem.requester, chain),
-            _listed(problem.symbols),
+            *_listed(problem.symbols),
             _needs(problem.requester, needed),
             Evidence("loader searched", tuple(scope)),
             *words.quoted(problem.error, label),
@@ -143,7 +148,7 @@ def undefined_symbol(
         f"{user} needs {words.names([_symbol(s) for s in problem.symbols])}, which nothing in its scope defines",
         (
             words.requested_by(problem.requester, chain),
-            _listed(problem.symbols),
+            *_listed(problem.symbols),
             _needs(problem.requester, needed),
             Evidence("loader searched", tuple(scope)),
             *words.quoted(problem.error, label),
