@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -595,6 +596,60 @@ def test_a_network_trains_as_on_the_cpu_without_a_single_fallback() -> None:
         if device == FLAGOS:
             assert all(launched.counts.values()), launched.counts
     torch.testing.assert_close(results[FLAGOS], results[CPU], rtol=1e-5, atol=1e-6)
+
+
+ON_DEVICE_1: dict[str, Callable[[Tensor], Tensor]] = {
+    "add": lambda x: x + x,
+    "add in place": lambda x: x.add_(x[0]),
+    "number": lambda x: x * 2.5,
+    "promotion": lambda x: x + x.long(),
+    "mm": lambda x: x @ x.t(),
+    "addmm": lambda x: torch.addmm(x[0, :4], x, x.t()),
+    "sum": lambda x: x.sum(0),
+    "mean": lambda x: x.mean(),
+    "relu": lambda x: torch.relu(x - 1),
+    "log_softmax": lambda x: torch.log_softmax(x, 1),
+    "nll_loss": lambda x: functional.nll_loss(x, torch.arange(4, device=x.device)),
+    "fill": lambda x: x.fill_(x[0, 0]),
+    "zero": lambda x: x.zero_(),
+    "cast": lambda x: x.half(),
+    "out=": lambda x: torch.add(x, x[0], out=torch.empty(0, device=x.device)),
+}
+
+
+@pytest.mark.parametrize("case", ON_DEVICE_1)
+def test_kernels_run_where_their_inputs_are(case: str) -> None:
+    x = values((4, 5), torch.float32, "x")
+    expected = ON_DEVICE_1[case](x.clone())
+    actual = ON_DEVICE_1[case](x.to("flagos:1"))
+    assert torch.flagos.current_device() == 0
+    assert actual.device == torch.device("flagos", 1)
+    torch.testing.assert_close(actual.cpu(), expected)
+
+
+def test_threads_compute_at_once_on_shared_and_own_streams() -> None:
+    x = values((16, 16), torch.float32, "x")
+    expected = torch.relu(x @ x - x).sum(1)
+
+    def work(index: int) -> Tensor:
+        on_device = x.to(f"flagos:{index % 2}")
+        own = torch.flagos.Stream(on_device.device) if index % 3 == 0 else torch.flagos.current_stream(on_device.device)
+        own.wait_stream(torch.flagos.current_stream(on_device.device))
+        with torch.flagos.stream(own):
+            for _ in range(50):
+                result = torch.relu(on_device @ on_device - on_device).sum(1)
+            return result.cpu()
+
+    # Twice: the second round's threads take over what the first round's have left behind.
+    for _ in range(2):
+        with ThreadPoolExecutor(6) as pool:
+            for result in pool.map(work, range(12)):
+                torch.testing.assert_close(result, expected)
+
+
+def test_log_softmax_of_half_in_float32() -> None:
+    x = values((4, 5), torch.float16, "x")
+    check(lambda t: torch.log_softmax(t, 1, dtype=torch.float32), x, functions=("log_softmax",))
 
 
 def test_vendor_errors_name_the_call_its_arguments_and_the_device() -> None:
