@@ -600,7 +600,7 @@ def test_a_network_trains_as_on_the_cpu_without_a_single_fallback() -> None:
 
 ON_DEVICE_1: dict[str, Callable[[Tensor], Tensor]] = {
     "add": lambda x: x + x,
-    "add in place": lambda x: x.add_(x[0]),
+    "add in place": lambda x: x.add_(x[0].clone()),
     "number": lambda x: x * 2.5,
     "promotion": lambda x: x + x.long(),
     "mm": lambda x: x @ x.t(),
