@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
-from operator import mul
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence
 
 from .elf import Elf
 from .elf_format import DT_GNU_HASH, DT_HASH, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERSYM, ElfError
@@ -48,7 +47,12 @@ class Symbol(NamedTuple):
 
 
 class Symbols:
-    """The tables of one file, read once. Raises ElfError when they do not fit together."""
+    """The tables of one file, read once. Raises ElfError when they do not fit together.
+
+    words      the symbol table as 32-bit words, six a symbol: name, section << 16 | visibility << 8 | bind << 4 | type,
+               value and size; empty for files of 32 bits or of the other byte order
+    versions   .gnu.version; empty without that table
+    """
 
     def __init__(self, file: Elf) -> None:
         self.file = file
@@ -65,6 +69,8 @@ class Symbols:
         self.word_bits, self.word_shift = (63, 6) if self.wide else (31, 5)
         self.count = 0
         self.symtab = self.strings = self.versym = b""
+        self.words: Sequence[int] = ()
+        self.versions: Sequence[int] = ()
         tags = file.tags
         descriptor = file.open()
         try:
@@ -145,6 +151,9 @@ class Symbols:
         if DT_VERSYM in tags:
             data = table(self.file, descriptor, tags[DT_VERSYM], count * 2, "version index table")
             self.versym = data if self.file.little_endian == (sys.byteorder == "little") else _swapped(data)
+            self.versions = memoryview(self.versym).cast("H")
+        if self.wide and self.file.little_endian and sys.byteorder == "little":
+            self.words = memoryview(self.symtab).cast("I")
 
     def _count(self, descriptor: int) -> int:
         """How many symbols there are: no tag says so, only the hash tables do."""
@@ -178,7 +187,8 @@ class Symbols:
         data = memoryview(self.symtab)[start * self.entry : end * self.entry]
         strings, versym = self.strings, self.versym
         versions: Sequence[int] = memoryview(versym).cast("H") if versym else ()
-        found = []
+        found: List[Reference] = []
+        make = Reference._make
         layout = self.file.order + ("IBBH16x" if self.wide else "I8xBBH")
         for number, (name, info, other, section) in enumerate(struct.iter_unpack(layout, data), start):
             if section == SHN_UNDEF and name and info >> 4 != STB_LOCAL:
@@ -186,7 +196,7 @@ class Symbols:
                 if stop < 0:
                     raise ElfError(self.path, 0, f"the name of symbol {number} is outside the string table")
                 version = versions[number] & 0x7FFF if versym else None
-                found.append(Reference(number, strings[name:stop], info >> 4, other & 3, version))
+                found.append(make((number, strings[name:stop], info >> 4, other & 3, version)))
         return found
 
     def symbol(self, index: int) -> Symbol:
@@ -270,28 +280,28 @@ def read_symbols(file: Elf) -> Symbols:
     return Symbols(file)
 
 
+_DIGITS = b"0123456789abcdefghijklmnopqrstuvw"
+_HIGH = bytes(_DIGITS[byte // 33] for byte in range(256))
+_LOW = bytes(_DIGITS[byte % 33] for byte in range(256))
 _LONGEST = 512
-_POWERS = tuple(pow(33, power, 1 << 32) for power in range(_LONGEST, -1, -1))
-_WEIGHTS: Dict[int, Tuple[int, Tuple[int, ...]]] = {}
+"""Python may refuse to convert more than 640 digits (sys.set_int_max_str_digits)."""
+_START = [5381 * pow(33, size, 1 << 32) for size in range(_LONGEST + 1)]
 
 
 def gnu_hash(name: bytes) -> int:
     """dl_new_hash of glibc's elf/dl-lookup.c: 5381 * 33**n + sum(byte * 33**place), modulo 2**32.
 
-    Written as a product of sequences because a loop over the bytes is what a whole symbol check would spend its
-    time on.
+    A loop over the bytes is what a whole symbol check would spend its time on. The sum is the value of a number of
+    base 33 whose digits are the bytes; each byte is split into two real digits, and int() does the rest.
     """
     size = len(name)
-    if size > _LONGEST:
-        value = 5381
-        for byte in name:
-            value = (value * 33 + byte) & 0xFFFFFFFF
-        return value
-    weights = _WEIGHTS.get(size)
-    if weights is None:
-        weights = _WEIGHTS[size] = 5381 * _POWERS[_LONGEST - size], _POWERS[_LONGEST - size + 1 :]
-    total: int = weights[0] + sum(map(mul, name, weights[1]))
-    return total & 0xFFFFFFFF
+    if 0 < size <= _LONGEST:
+        value: int = _START[size] + 33 * int(name.translate(_HIGH), 33) + int(name.translate(_LOW), 33)
+        return value & 0xFFFFFFFF
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
 
 
 def sysv_hash(name: bytes) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .elf_format import ElfError
 from .elf_symbols import (
@@ -25,16 +25,25 @@ from .process import LinkMap
 Answer = Tuple[Optional[int], Optional[int]]
 """(index of the object that serves a symbol or None, index of one that makes check_match abort or None)"""
 
-_Table = Tuple[int, Symbols, int, int, Sequence[int], int, int, Sequence[int], int]
-"""(index of an object, its symbols, and the parts of its GNU hash table); the third is 0 without such a table"""
+Key = Tuple[bytes, Optional[Found]]
+"""A symbol's name and the version that is asked for."""
+
+_PLAIN = frozenset(
+    visibility << 8 | bind << 4 | kind
+    for visibility in range(4)
+    for bind in (STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE)
+    for kind in DEFINED_TYPES
+    if visibility not in (STV_HIDDEN, STV_INTERNAL)
+)
+"""Second word of a symbol, without its section, where nothing about the symbol is unusual."""
 
 
 class Scope(NamedTuple):
-    """Objects in lookup order, and what has been asked of them already."""
+    """Objects in lookup order, the tables of those that have any, and what has been asked of them already."""
 
     objects: Tuple[int, ...]
-    tables: List[_Table]
-    answers: Dict[Tuple[bytes, Optional[Found]], Answer]
+    tables: List[Tuple[int, Symbols]]
+    answers: Dict[Key, Answer]
 
 
 class SymbolLookup:
@@ -50,7 +59,8 @@ class SymbolLookup:
     def scope(self, members: Iterable[int]) -> Scope:
         """A scope of these objects in this order; those without readable symbols serve nothing."""
         objects = tuple(dict.fromkeys(members))
-        return Scope(objects, list(self._hash_tables(objects)), {})
+        tables = ((index, self.tables(index)) for index in objects)
+        return Scope(objects, [(index, symbols) for index, symbols in tables if symbols is not None], {})
 
     def hashed(self, name: bytes) -> int:
         """The GNU hash of a name."""
@@ -59,55 +69,62 @@ class SymbolLookup:
             value = self._hashes[name] = gnu_hash(name)
         return value
 
-    def answer(self, name: bytes, version: Optional[Found], scope: Scope) -> Answer:
-        """`find`, remembered: the objects of a load mostly want the same symbols."""
-        key = (name, version)
-        found = scope.answers.get(key)
-        if found is None:
-            found = scope.answers[key] = self.find(name, version, scope)
-        return found
+    def answer(self, keys: Sequence[Key], scope: Scope) -> None:
+        """Put what is not known yet into `scope.answers`: the objects of a load mostly want the same symbols."""
+        asked = [key for key in dict.fromkeys(keys) if key not in scope.answers]
+        for key, found in zip(asked, self.find(asked, scope)):
+            scope.answers[key] = found
 
-    def find(self, name: bytes, version: Optional[Found], scope: Scope) -> Answer:
-        """Who serves a symbol: the objects of a scope in order, each through its hash table (do_lookup_x).
+    def find(self, keys: Sequence[Key], scope: Scope) -> List[Answer]:
+        """Who serves each symbol: the objects of a scope in order, each through its hash table (do_lookup_x).
 
-        The common case is decided in this one loop; whatever is unusual about a symbol goes to `match`.
+        Object by object and not symbol by symbol, as the loader does it, which comes to the same: most symbols are not
+        in most objects, and the Bloom filter of one object is quickly asked about all of them.
         """
-        hashed = self.hashed(name)
-        wanted, text = hashed | 1, name + b"\0"
-        for index, symbols, bits, word_shift, bloom, bloom_mask, bloom_shift, buckets, nbuckets in scope.tables:
-            if bits:
-                word = bloom[(hashed >> word_shift) & bloom_mask]
-                if not (word >> (hashed & bits)) & (word >> ((hashed >> bloom_shift) & bits)) & 1:
-                    continue
-                at = buckets[hashed % nbuckets] - symbols.symoffset
-                if at < 0:
-                    continue
-                chain = symbols.chain
-                while chain[at] | 1 != wanted or not symbols.is_named(at + symbols.symoffset, text):
-                    if chain[at] & 1:
-                        at = -1
-                        break
-                    at += 1
-                if at < 0:
-                    continue
-                if self._plainly(index, symbols, at + symbols.symoffset, version):
-                    return index, None
-            chosen, aborts = self.match(index, list(symbols.lookup(name, hashed)), version)
-            if aborts:
-                return None, index
-            if chosen is not None:
-                return index, None
-        return None, None
+        hashes = [self.hashed(name) for name, _ in keys]
+        answers: List[Answer] = [(None, None)] * len(keys)
+        left = list(range(len(keys)))
+        for index, symbols in scope.tables:
+            maybe: Sequence[int] = left
+            if symbols.gnu:
+                bloom, mask, bits = symbols.bloom, symbols.bloom_mask, symbols.word_bits
+                one, two = symbols.word_shift, symbols.bloom_shift
+                maybe = [
+                    number
+                    for number, hashed in zip(left, [hashes[number] for number in left])
+                    if (word := bloom[(hashed >> one) & mask]) >> (hashed & bits) & word >> ((hashed >> two) & bits) & 1
+                ]
+            served = set()
+            for number in maybe:
+                name, version = keys[number]
+                found = self._in_object(index, symbols, name, hashes[number], version)
+                if found is not None:
+                    answers[number] = found
+                    served.add(number)
+            if served:
+                left = [number for number in left if number not in served]
+        return answers
 
-    def _hash_tables(self, members: Iterable[int]) -> Iterator[_Table]:
-        for index in members:
-            found = self.tables(index)
-            if found is not None:
-                bits = found.word_bits if found.gnu else 0
-                yield (
-                    index, found, bits, found.word_shift, found.bloom, found.bloom_mask, found.bloom_shift,
-                    found.buckets, found.nbuckets,
-                )  # fmt: skip
+    def _in_object(
+        self, index: int, symbols: Symbols, name: bytes, hashed: int, version: Optional[Found]
+    ) -> Optional[Answer]:
+        """What one object has to say to a symbol; None when it neither serves it nor ends the search."""
+        if symbols.gnu:
+            first = symbols.symoffset
+            at = symbols.buckets[hashed % symbols.nbuckets] - first
+            if at < 0:
+                return None
+            chain, wanted, text = symbols.chain, hashed | 1, name + b"\0"
+            while chain[at] | 1 != wanted or not symbols.is_named(at + first, text):
+                if chain[at] & 1:
+                    return None
+                at += 1
+            if self._plainly(index, symbols, at + first, version):
+                return index, None
+        chosen, aborts = self.match(index, list(symbols.lookup(name, hashed)), version)
+        if aborts:
+            return None, index
+        return None if chosen is None else (index, None)
 
     def tables(self, index: int) -> Optional[Symbols]:
         """The symbol tables of an object, None when it has none that can be read."""
@@ -124,15 +141,20 @@ class SymbolLookup:
 
     def _plainly(self, index: int, symbols: Symbols, number: int, version: Optional[Found]) -> bool:
         """Whether a symbol serves without any of the special cases of check_match."""
-        symbol = symbols.symbol(number)
-        if not symbol.value or not symbol.section or symbol.type not in DEFINED_TYPES or not serves(symbol):
+        words = symbols.words
+        if not words:
             return False
-        if not symbol.version:
-            return version is None and symbol.version is None
+        at = 6 * number
+        kind = words[at + 1]
+        if kind & 0x3FF not in _PLAIN or kind < 0x10000 or not (words[at + 2] or words[at + 3]):
+            return False
+        if not symbols.versions:
+            return version is None
+        own = symbols.versions[number]
         if version is None:
-            return symbol.version & 0x7FFF < 3
-        own = self.versions(index).get(symbol.version & 0x7FFF)
-        return own is not None and own.hash == version.hash and own.name == version.name
+            return 0 < own & 0x7FFF < 3
+        defined = self.versions(index).get(own & 0x7FFF)
+        return defined is not None and defined.hash == version.hash and defined.name == version.name
 
     def match(
         self, index: int, candidates: Sequence[Symbol], version: Optional[Found]

@@ -19,7 +19,7 @@ from .facts import (
     UndefinedSymbols,
     UnversionedProvider,
 )
-from .lookup import Scope, SymbolLookup, serves
+from .lookup import Key, Scope, SymbolLookup, serves
 from .mapping import Mapper
 
 R_X86_64_TPOFF64 = 18
@@ -61,16 +61,18 @@ class Relocator:
     def _object(self, index: int, file: Elf) -> List[Problem]:
         scope = self._scope(index)
         versions = self.lookup.versions(index)
-        trouble: Dict[int, Tuple[Reference, Optional[Found], Optional[int]]] = {}
+        asked: List[Tuple[Reference, Key]] = []
         for reference in file.symbols.undefined():
             if reference.visibility in (STV_HIDDEN, STV_INTERNAL):
                 continue
             version = versions.get(reference.version) if reference.version is not None else None
-            if version is not None and version.hash == 0:
-                version = None
-            provider, aborting = self.lookup.answer(reference.name, version, scope)
+            asked.append((reference, (reference.name, version if version is not None and version.hash else None)))
+        self.lookup.answer([key for _, key in asked], scope)
+        trouble: Dict[int, Tuple[Reference, Optional[Found], Optional[int]]] = {}
+        for reference, key in asked:
+            provider, aborting = scope.answers[key]
             if aborting is not None or (provider is None and reference.bind != STB_WEAK):
-                trouble[reference.number] = (reference, version, aborting)
+                trouble[reference.number] = (reference, key[1], aborting)
         problems = self._worded(index, file, trouble) if trouble else []
         if file.static_tls:
             problems += self._static_tls(index, file)
@@ -115,7 +117,7 @@ class Relocator:
             if relocation.symbol:
                 reference = file.symbols.symbol(relocation.symbol)
                 if reference.section == SHN_UNDEF:
-                    found, _ = self.lookup.find(reference.name, None, self._scope(index))
+                    found, _ = self.lookup.find([(reference.name, None)], self._scope(index))[0]
                     if found is None:
                         continue
                     owner = found
