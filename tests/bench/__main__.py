@@ -14,8 +14,8 @@ from tests.bench.measure import Result, Series, Side, alternate, last_line
 RAW = Path(__file__).resolve().parents[2] / "build" / "bench"
 RUNS = 15
 
-# Modules of the standard library that `import torch` needs as well: whoever imports torch_fl pays for them once, with or
-# without a preload. `cold` leaves them out and charges them to the side that uses them.
+# Modules of the standard library that `import torch` needs as well: whoever imports torch_fl pays for them once, with
+# or without a preload. The second measure leaves them out and charges them to the side that uses them.
 SHARED = "import ast, ctypes, glob, importlib.util, os, struct, typing, warnings"
 
 PRELOAD = """
