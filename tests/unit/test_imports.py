@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.elfkit import make_so
 
 PACKAGE = Path(__file__).resolve().parents[2] / "torch_fl"
 DIAGNOSE_LAYERS = (
@@ -104,8 +108,6 @@ def test_init_imports_diagnose_only_after_a_failure() -> None:
 
 @pytest.mark.parametrize("folder", STANDARD_LIBRARY_ONLY)
 def test_third_party_packages_are_not_needed(folder: str) -> None:
-    import sys
-
     known = set(sys.stdlib_module_names) | {"torch_fl", "__future__"}
     for path in modules(folder):
         if path.name == "trial_child.py":  # it runs in the child, where the examined torch is the point
@@ -186,3 +188,40 @@ def test_vendor_names_are_in_the_catalogue() -> None:
         if name == "_preload/catalog.py" or not name.startswith(STANDARD_LIBRARY_ONLY):
             continue
         assert [text for text in literals(path) if vendor.fullmatch(text)] == [], f"{name} has a vendor's name"
+
+
+def test_a_load_that_succeeds_imports_little(tmp_path: Path) -> None:
+    """Every module that the healthy path does not need is imported where it is needed, and only then."""
+    code = """
+import sys
+before = set(sys.modules)
+from torch_fl._preload import host, load, places, plan
+here = host.current()
+places.mapped_vendor_libraries(here), places.library_path(here)
+plan.make_plan(places.Sources({}, (), (), sys.prefix, {}, False, {}))
+print(*sorted(set(sys.modules) - before))
+"""
+    env = {"PYTHONPATH": str(PACKAGE.parent), "FLAGOS_LOAD": "0", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True, check=True)
+    new = set(done.stdout.split())
+    assert not new & {"subprocess", "importlib.metadata", "dataclasses", "ctypes", "inspect", "ast", "elftools"}
+    ours = {name.rpartition(".")[2] for name in new if name.startswith("torch_fl._preload.")}
+    assert ours == {"catalog", "elf", "elf_format", "errors", "hook", "host", "load", "places", "plan", "process_image"}
+
+
+def test_a_prediction_imports_only_the_standard_library(tmp_path: Path) -> None:
+    """Also of a whole symbol check: no child process, no metadata of packages, nothing of others."""
+    code = """
+import sys
+from torch_fl._preload import host, resolve
+outcome = resolve.dlopen(resolve.fresh(host.current().replace(mapped=())), sys.argv[1])
+assert outcome.loads, outcome.error
+print(*sorted(sys.modules))
+"""
+    path = make_so(tmp_path / "a.so", needed=["libc.so.6"])
+    env = {"PYTHONPATH": str(PACKAGE.parent), "FLAGOS_LOAD": "0", "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, "-S", "-c", code, str(path)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    new = {name.partition(".")[0] for name in done.stdout.split()}
+    assert new <= set(sys.stdlib_module_names) | {"torch_fl", "__main__"}
+    assert not set(done.stdout.split()) & {"subprocess", "importlib.metadata", "dataclasses", "ctypes"}

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
 
-from . import machine, process_image
-from .ldcache import LdCache
+from . import process_image
 from .process_image import Mapped
+
+if TYPE_CHECKING:
+    from .ldcache import LdCache
 
 __all__ = ["Host", "Mapped", "command_line", "current", "settings"]
 
@@ -78,7 +80,7 @@ class Host:
             raise TypeError(f"a Host has no {', '.join(sorted(unknown))}")
         self.__dict__.update(_PLAIN)
         self.__dict__.update(facts)
-        self.__dict__["_later"] = {}
+        self.__dict__["_later"] = {"cache": lambda host: _ld_cache(None)}
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Host does not change: {name}; use replace")
@@ -135,7 +137,6 @@ _PLAIN: Dict[str, Any] = {
     "hwcaps": (),
     "legacy_hwcaps": (),
     "isa_level": 1,
-    "cache": LdCache(None),
     "system_preload": (),
     "tunables": {},
     "address_space": None,
@@ -145,21 +146,37 @@ _PLAIN: Dict[str, Any] = {
     "page_size": 4096,
 }
 
+
+def _machine() -> Any:
+    """machine.py, imported when a fact of the machine is first asked for: opening the libraries needs none of them."""
+    from . import machine
+
+    return machine
+
+
+def _ld_cache(path: Optional[str]) -> LdCache:
+    from .ldcache import LdCache
+
+    return LdCache(path)
+
+
 _GATHERED: Dict[str, Callable[[Host], Any]] = {
     "mapped": lambda host: process_image.mapped(host.bits, host.little_endian),
-    "interpreter": lambda host: machine.interpreter_of(host.executable),
-    "libc": lambda host: machine.libc_kind(host.interpreter),
-    "libc_version": lambda host: machine.glibc_version(),
-    "system_dirs": lambda host: machine.system_dirs(host.interpreter),
+    "interpreter": lambda host: _machine().interpreter_of(host.executable),
+    "libc": lambda host: _machine().libc_kind(host.interpreter),
+    "libc_version": lambda host: _machine().glibc_version(),
+    "system_dirs": lambda host: _machine().system_dirs(host.interpreter),
     "lib_token": lambda host: host.system_dirs[0].lstrip("/") if host.system_dirs else "lib",
-    "processor": lambda host: machine.processor(),
-    "isa_level": lambda host: machine.isa_level(host.machine, host.processor),
-    "platform": lambda host: machine.platform(host.machine, host.libc_version, host.processor),
-    "hwcaps": lambda host: machine.hwcaps(host.libc_version, host.isa_level),
-    "legacy_hwcaps": lambda host: machine.legacy_hwcaps(host.machine, host.libc_version, host.platform, host.processor),
-    "cache": lambda host: LdCache("/etc/ld.so.cache"),
-    "system_preload": lambda host: machine.system_preload(),
-    "tunables": lambda host: {} if host.secure else machine.tunables(host.environment.get("GLIBC_TUNABLES", "")),
+    "processor": lambda host: _machine().processor(),
+    "isa_level": lambda host: _machine().isa_level(host.machine, host.processor),
+    "platform": lambda host: _machine().platform(host.machine, host.libc_version, host.processor),
+    "hwcaps": lambda host: _machine().hwcaps(host.libc_version, host.isa_level),
+    "legacy_hwcaps": lambda host: _machine().legacy_hwcaps(
+        host.machine, host.libc_version, host.platform, host.processor
+    ),
+    "cache": lambda host: _ld_cache("/etc/ld.so.cache"),
+    "system_preload": lambda host: _machine().system_preload(),
+    "tunables": lambda host: {} if host.secure else _machine().tunables(host.environment.get("GLIBC_TUNABLES", "")),
     "address_space": lambda host: process_image.address_space_limit(),
     "stack_executable": lambda host: process_image.stack_is_executable(),
 }
@@ -183,7 +200,7 @@ def current() -> Host:
     host = Host()
     for name in _GATHERED:
         host.__dict__.pop(name, None)
-    number, bits = machine.own_machine()
+    number, bits = process_image.own_machine()
     host.__dict__.update(
         _later=_GATHERED,
         environment=process_image.environment_at_exec(),

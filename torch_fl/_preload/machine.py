@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import struct
-import sys
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from . import elf, elf_format, process_image
@@ -32,17 +30,6 @@ _LEVELS: Tuple[Tuple[str, ...], ...] = (
 _HASWELL = ("avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma")
 _PHI = ("avx512cd", "avx512er", "avx512pf")
 _AVX512_1 = ("avx512cd", "avx512bw", "avx512dq", "avx512vl")
-
-_MACHINE_OF_UNAME = {"x86_64": 62, "aarch64": 183, "i686": 3, "i386": 3, "armv7l": 40, "riscv64": 243,
-                     "ppc64le": 21, "s390x": 22, "loongarch64": 258}  # fmt: skip
-
-
-def own_machine() -> Tuple[int, int]:
-    """(e_machine, bits) of the running interpreter."""
-    bits = 64 if sys.maxsize > 1 << 32 else 32
-    number = _MACHINE_OF_UNAME.get(os.uname().machine, 0)
-    return {62: 3, 183: 40}.get(number, number) if bits == 32 else number, bits
-
 
 def interpreter_of(executable: str) -> Optional[str]:
     """PT_INTERP of a program, None when it has none or cannot be read."""
@@ -158,8 +145,3 @@ def tunables(text: str) -> Dict[str, str]:
     """GLIBC_TUNABLES as name -> value; later settings of a name win, malformed parts are left out."""
     pairs = (part.partition("=") for part in text.split(":"))
     return {name: value for name, sign, value in pairs if sign}
-
-
-def elf_word(bits: int, little_endian: bool) -> struct.Struct:
-    """Codec of one address."""
-    return struct.Struct(("<" if little_endian else ">") + ("Q" if bits == 64 else "I"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import glob
 import os
 import stat
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -43,6 +41,8 @@ class Sources(NamedTuple):
 
 def read_record(path: str) -> Dict[str, object]:
     """The constants of a _build_config.py, read without running it. Empty when the file is not there or not that."""
+    import ast  # torch imports it as well, but not every preload comes before torch
+
     try:
         with open(path, encoding="utf-8") as file:
             tree = ast.parse(file.read())
@@ -101,6 +101,8 @@ def package_places(sources: Sources) -> Iterator[Tuple[str, str]]:
 def compat_places(sources: Sources, package: Optional[str]) -> Iterator[Tuple[str, str]]:
     """(label, directory) where the CUDA-compat pair may be: said, seen by the loader, nested, recorded, usual."""
     yield from named_by_user(sources)
+    import glob  # most stacks are complete before this place is asked
+
     for root in _package_roots(package):
         for pattern in catalog.COMPAT_BELOW_PACKAGE:
             for directory in sorted(glob.glob(os.path.join(glob.escape(root), pattern))):

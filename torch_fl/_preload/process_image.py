@@ -12,6 +12,16 @@ AT_PHDR, AT_PHNUM, AT_PAGESZ, AT_BASE, AT_PLATFORM, AT_SECURE = 3, 5, 6, 7, 15, 
 _PT_DYNAMIC, _PT_PHDR, _DT_DEBUG = 2, 6, 21
 _MAX_OBJECTS = 10000
 
+_MACHINE_OF_UNAME = {"x86_64": 62, "aarch64": 183, "i686": 3, "i386": 3, "armv7l": 40, "riscv64": 243,
+                     "ppc64le": 21, "s390x": 22, "loongarch64": 258}  # fmt: skip
+
+
+def own_machine() -> Tuple[int, int]:
+    """(e_machine, bits) of the running interpreter."""
+    bits = 64 if sys.maxsize > 1 << 32 else 32
+    number = _MACHINE_OF_UNAME.get(os.uname().machine, 0)
+    return {62: 3, 183: 40}.get(number, number) if bits == 32 else number, bits
+
 
 class Mapped(NamedTuple):
     """One file that is mapped in the process.
