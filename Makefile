@@ -80,7 +80,7 @@ $(SDK)/.installed: $(VENV)/.installed $(shell find tests/emulated_sdk -type f)
 
 # Registers the checkout with the interpreter once; the native part is brought up to date every time.
 $(VENV)/.registered: setup.py pyproject.toml $(VENV)/.installed $(SDK)/.installed
-	$(PY) -m pip install --no-build-isolation -e ".[test]"
+	$(PY) -m pip install --no-build-isolation -e ".[test,bench]"
 	touch $@
 
 native: $(VENV)/.registered

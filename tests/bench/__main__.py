@@ -9,6 +9,7 @@ import json
 import sys
 from pathlib import Path
 
+from tests.bench import loader
 from tests.bench.measure import Result, Series, Side, alternate, last_line
 
 RAW = Path(__file__).resolve().parents[2] / "build" / "bench"
@@ -93,6 +94,8 @@ def main() -> int:
     results.append(
         Result("(c) add on 8x8 float32, submit to return", ratio, "times the CPU device", None, (ours, peer))
     )
+
+    results += loader.measure()
 
     for result in results:
         print(result.line())
