@@ -17,7 +17,7 @@ RUNS = 15
 
 # Modules of the standard library that `import torch` needs as well: whoever imports torch_fl pays for them once, with
 # or without a preload. The second measure leaves them out and charges them to the side that uses them.
-SHARED = "import ast, ctypes, glob, importlib.util, os, struct, typing, warnings"
+SHARED = "import ast, ctypes, importlib.util, os, struct, typing, warnings"
 
 PRELOAD = """
 import json, os, time
