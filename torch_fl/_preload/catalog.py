@@ -4,9 +4,7 @@ The plan is computed from the files that are really there; this table says where
 first and which directories are worth a look. It imports nothing of ours, so that setup.py can load it by path.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 VENDOR_PACKAGE = "torch_xmlir"
 """The vendor's Python package. Its directory holds the operator library; it is never imported."""
@@ -99,7 +97,7 @@ DEVICE_NODES = "/dev/xpu*"
 DRIVER_STATE = "/proc/xpu/dev*/state"
 
 
-def library(soname: str) -> Library | None:
+def library(soname: str) -> Optional[Library]:
     """The catalogue's record of a SONAME, or None when the vendor is not known to ship it."""
     for record in LIBRARIES:
         if record.soname == soname:

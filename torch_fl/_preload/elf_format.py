@@ -1,7 +1,5 @@
 """The bytes of an ELF file: numbers of the format, and how its headers and its dynamic section are decoded."""
 
-from __future__ import annotations
-
 import os
 import struct
 from typing import Any, Dict, List, NamedTuple, Tuple

@@ -1,7 +1,5 @@
 """Loads torch_fl._C: the plan first, then the extension. A failure becomes a record that `diagnose` can explain."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.machinery
 import importlib.util
@@ -10,7 +8,8 @@ import sys
 import warnings
 from typing import NamedTuple, Optional, Tuple
 
-from . import catalog, host, load, places, plan
+from . import catalog, host, load, places
+from .plan import Plan, make_plan
 
 EXTENSION = "torch_fl._C"
 
@@ -33,7 +32,7 @@ class Failure(NamedTuple):
     name: str
     path: Optional[str]
     package_directory: str
-    plan: Optional[plan.Plan] = None
+    plan: Optional[Plan] = None
     opened: Tuple[load.Opened, ...] = ()
     refused: Optional[load.OpenError] = None
 
@@ -49,7 +48,7 @@ class LoadFailed(Exception):
 class Preloaded(NamedTuple):
     """The outcome of `preload`: the plan, what is open (the handles live as long as this record) and what refused."""
 
-    plan: plan.Plan
+    plan: Plan
     opened: Tuple[load.Opened, ...]
     refused: Optional[load.OpenError]
 
@@ -100,9 +99,9 @@ def sources(directory: Optional[str] = None) -> places.Sources:
     )
 
 
-def plan_now(directory: Optional[str] = None) -> plan.Plan:
+def plan_now(directory: Optional[str] = None) -> Plan:
     """The plan that `preload` would carry out in this process, now."""
-    return plan.make_plan(sources(directory))
+    return make_plan(sources(directory))
 
 
 def preload() -> Preloaded:
@@ -122,7 +121,7 @@ def preload() -> Preloaded:
     if torch_version.split(".")[:2] != built_for.split(".")[:2]:
         text = f"torch {torch_version} is installed, and {EXTENSION} was built for torch {built_for}"
         raise LoadFailed(Failure("torch", text, "torch", None, directory))
-    decided = plan.make_plan(facts)
+    decided = make_plan(facts)
     for path in decided.writable_by_others:
         warnings.warn(
             f"torch_fl loads vendor libraries from {path}, which another user can write", RuntimeWarning, stacklevel=3

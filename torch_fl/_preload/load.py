@@ -1,7 +1,5 @@
 """Opens what the plan says. The only user of ctypes in this package."""
 
-from __future__ import annotations
-
 import os
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 

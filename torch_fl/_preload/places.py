@@ -1,7 +1,5 @@
 """Where vendor libraries may be, in the order in which they are looked for. Pure in `Sources` and the files."""
 
-from __future__ import annotations
-
 import os
 import stat
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple

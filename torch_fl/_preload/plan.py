@@ -5,8 +5,6 @@ runtime comes before all of it, because a component uses one of its symbols with
 (`catalog.HIDDEN_NEEDS`), and only what is already mapped RTLD_GLOBAL can satisfy such a reference.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 

@@ -1,7 +1,5 @@
 """What /proc tells of this process: the environment at exec, what is mapped, the loader's own list of objects."""
 
-from __future__ import annotations
-
 import os
 import struct
 import sys
