@@ -1,6 +1,6 @@
 """The loader model on torch's `_C` (15 objects, the largest of 434 MB) and on every object of a big environment.
 
-    python -m tests.bench.loader        these lines alone; `make bench` has them too
+python -m tests.bench.loader        these lines alone; `make bench` has them too
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def measure() -> list[Result]:
     command = (sys.executable, "-m", "torch_fl.diagnose", "check", path, "--no-trial")
     own = Side("check --no-trial", COMMAND, command)
     ours, other = alternate(own, Side("ldd -r", COMMAND, ("ldd", "-r", path)), RUNS)
-    results.append(
-        Result("(e) whole command against ldd -r", ours.median / other.median, "times", 4, (ours, other))
-    )
+    results.append(Result("(e) whole command against ldd -r", ours.median / other.median, "times", 4, (ours, other)))
     auditwheel = shutil.which("auditwheel", path=str(Path(sys.executable).parent)) or shutil.which("auditwheel")
     if auditwheel is None:
         raise SystemExit("auditwheel is not installed: pip install torch_fl[bench]")

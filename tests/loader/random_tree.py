@@ -1,6 +1,6 @@
 """Random trees of libraries: tags, links, versions, symbols, damaged files. One seed makes one tree and its calls.
 
-    python -m tests.loader.random_tree SEED [DIRECTORY]     makes that tree, and prints both sides
+python -m tests.loader.random_tree SEED [DIRECTORY]     makes that tree, and prints both sides
 """
 
 from __future__ import annotations

@@ -380,9 +380,7 @@ def test_reductions(name: str, case: str, dim: Any) -> None:
     for keepdim in (False, True):
         check(lambda t, keep=keepdim: reduce(REDUCED[case](t), dims, keepdim=keep), x, functions=functions)
         check(
-            lambda t, keep=keepdim: reduce(
-                REDUCED[case](t), dims, keepdim=keep, out=torch.empty(0, device=t.device)
-            ),
+            lambda t, keep=keepdim: reduce(REDUCED[case](t), dims, keepdim=keep, out=torch.empty(0, device=t.device)),
             x,
             functions=functions,
         )

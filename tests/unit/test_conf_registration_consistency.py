@@ -42,6 +42,7 @@ print(json.dumps({
 }))
 """
 
+
 def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name.startswith(("XPU_", "FLAGOS_KUNLUNXIN"))}
     return child.minimal_environment(**kept)

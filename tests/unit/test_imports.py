@@ -40,7 +40,8 @@ PRELOAD_ONLY_DOWN = {
     "plan": {"catalog", "elf", "places"},
     "places": {"catalog", "elf", "host"},
     "load": {"plan"},
-    "hook": {"catalog", "host", "load", "plan", "places"},
+    "symbol_edges": {"elf", "elf_format", "elf_symbols", "facts", "lookup", "plan", "process", "resolve"},
+    "hook": {"catalog", "host", "load", "plan", "places", "resolve", "symbol_edges"},
 }
 
 STANDARD_LIBRARY_ONLY = ("_preload", "diagnose")

@@ -69,6 +69,9 @@ HIDDEN_NEEDS: Tuple[HiddenNeed, ...] = (
     ),
 )
 
+HIDDEN_PROVIDERS: Tuple[str, ...] = tuple(need.provider for need in HIDDEN_NEEDS)
+"""Opened RTLD_GLOBAL. A hint that saves reading symbol tables: what it leaves out, symbol_edges.py computes."""
+
 # Places. Relative ones are below the vendor package's directory or below a root; `*` is one path component.
 PACKAGE_SUBDIRECTORIES: Tuple[str, ...] = ("", "lib")
 COMPAT_BELOW_PACKAGE: Tuple[str, ...] = ("xhpc/*/dependency_so", "xre/so")

@@ -128,8 +128,21 @@ def preload() -> Preloaded:
         )
     if not decided.complete:
         return Preloaded(decided, (), None)
+    return carry_out(decided)
+
+
+def carry_out(decided: Plan) -> Preloaded:
+    """Open the libraries of a plan. Where the loader refuses one, hidden needs are computed, and it is tried again."""
     opened, refused = load.open_in_order(decided.steps)
-    return Preloaded(decided, opened, refused)
+    if refused is None:
+        return Preloaded(decided, opened, None)
+    from . import resolve, symbol_edges  # tables are read only where the loader has already said no
+
+    extended = symbol_edges.with_symbol_edges(decided, resolve.fresh(host.current().replace(mapped=())))
+    if not extended.edges:
+        return Preloaded(decided, opened, refused)
+    again, refused = load.open_in_order(extended.steps)
+    return Preloaded(extended, (*opened, *again), refused)
 
 
 def installed_torch() -> Optional[str]:

@@ -1,17 +1,32 @@
-"""Opens what the plan says. The only user of ctypes in this package."""
+"""Opens what the plan says, and looks at what became of it. The only user of ctypes in this package."""
 
 import os
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from .plan import Step
 
+_L_NAME = 8
+"""Offset of l_name in struct link_map (link.h) on a machine of 64 bits. dlopen's handle is a pointer to that struct."""
+
 
 class Opened(NamedTuple):
-    """A library that is now open. `handle` is dlopen's, kept by whoever keeps this record; it is never closed."""
+    """A library that is now open.
+
+    handle   dlopen's, kept by whoever keeps this record; it is never closed
+    mapped   path of the file that the process really has, as the loader first opened it (l_name)
+    inode    (device, inode) of that file; (0, 0) when it is gone
+    before   it was in the process before: this dlopen mapped nothing new
+    answers  whether a DT_NEEDED of `soname` will be satisfied by it: the file that was meant is the one that is mapped,
+             and its DT_SONAME is that name
+    """
 
     soname: str
     path: str
     handle: int
+    mapped: str
+    inode: Tuple[int, int]
+    before: bool
+    answers: bool
 
 
 class OpenError(NamedTuple):
@@ -23,20 +38,47 @@ class OpenError(NamedTuple):
 
 
 def open_in_order(steps: Sequence[Step]) -> Tuple[Tuple[Opened, ...], Optional[OpenError]]:
-    """dlopen(path, RTLD_NOW | RTLD_GLOBAL) for each step; stops at the first refusal.
+    """dlopen(path, RTLD_NOW) for each step, RTLD_GLOBAL where the step says so; stops at the first refusal.
 
     RTLD_NOW, because a library that was opened lazily is never checked again (glibc dl-open.c,
     dl_open_worker_begin: an object that is already mapped is not relocated anew) and would end the process
     at its first missing function. By absolute path, because a bare name that is not found makes the loader
-    remember directories as non-existing for the life of the process (dl-load.c, open_path).
+    remember directories as non-existing for the life of the process (dl-load.c, open_path). Opening what is
+    already there again is harmless, and RTLD_GLOBAL then promotes a library that was local (dl-open.c,
+    add_to_global_update).
     """
     import ctypes  # costs some 3 ms, so only where a library is really opened
 
     opened: List[Opened] = []
     for step in steps:
+        before = _is_open(step.path)
         try:
-            library = ctypes.CDLL(step.path, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
+            library = ctypes.CDLL(step.path, mode=os.RTLD_NOW | (os.RTLD_GLOBAL if step.is_global else os.RTLD_LOCAL))
         except OSError as error:
             return tuple(opened), OpenError(step.soname, step.path, str(error))
-        opened.append(Opened(step.soname, step.path, library._handle))
+        handle = library._handle
+        name = ctypes.c_char_p.from_address(handle + _L_NAME).value or b""
+        mapped = os.fsdecode(name)
+        inode, meant = _inode(mapped), _inode(step.path)
+        answers = inode == meant and step.declared == step.soname
+        opened.append(Opened(step.soname, step.path, handle, mapped, inode, before, answers))
     return tuple(opened), None
+
+
+def _is_open(path: str) -> bool:
+    """Whether the process has this file already. RTLD_NOLOAD changes nothing but a reference count."""
+    import ctypes
+
+    try:
+        ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+    except OSError:
+        return False  # not there, or not loadable: the real dlopen that follows says which
+    return True
+
+
+def _inode(path: str) -> Tuple[int, int]:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0, 0  # mapped, and deleted since
+    return status.st_dev, status.st_ino

@@ -31,6 +31,7 @@ _HASWELL = ("avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma")
 _PHI = ("avx512cd", "avx512er", "avx512pf")
 _AVX512_1 = ("avx512cd", "avx512bw", "avx512dq", "avx512vl")
 
+
 def interpreter_of(executable: str) -> Optional[str]:
     """PT_INTERP of a program, None when it has none or cannot be read."""
     try:

@@ -2,7 +2,8 @@
 
 The order follows from the files: a library comes after everything that its DT_NEEDED names. The CUDA-compat
 runtime comes before all of it, because a component uses one of its symbols without naming it
-(`catalog.HIDDEN_NEEDS`), and only what is already mapped RTLD_GLOBAL can satisfy such a reference.
+(`catalog.HIDDEN_NEEDS`), and only what is already mapped RTLD_GLOBAL can satisfy such a reference. Everything else
+is opened RTLD_LOCAL: the names in DT_NEEDED find it by SONAME, and its symbols stay out of everybody else's way.
 """
 
 import os
@@ -22,11 +23,26 @@ from .places import (
 
 
 class Step(NamedTuple):
-    """Open `path` so that it satisfies `soname`; `needed_by` is the file that asks for it, None for the roots."""
+    """Open `path` so that it satisfies `soname`; `needed_by` is the file that asks for it, None for the roots.
+
+    declared   the file's own DT_SONAME. Opened by path, a file answers to no other name (glibc elf/dl-load.c,
+               _dl_map_new_object), so another one or none means that opening it satisfies nobody
+    is_global  RTLD_GLOBAL instead of RTLD_LOCAL: another library uses its symbols without naming it
+    """
 
     soname: str
     path: str
     needed_by: Optional[str]
+    declared: Optional[str]
+    is_global: bool
+
+
+class SymbolEdge(NamedTuple):
+    """`library` uses `symbols` of `provider` and no DT_NEEDED says so. Both are paths of files."""
+
+    library: str
+    symbols: Tuple[str, ...]
+    provider: str
 
 
 class Missing(NamedTuple):
@@ -45,7 +61,11 @@ class Unreadable(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to open and in which order. `complete` says that nothing of it is missing or unreadable."""
+    """What to open and in which order. `complete` says that nothing of it is missing or unreadable.
+
+    `edges` are the hidden needs that were computed from the symbol tables (symbol_edges.py); the healthy path, where
+    the catalogue knows them all, reads none.
+    """
 
     steps: Tuple[Step, ...]
     missing: Tuple[Missing, ...]
@@ -55,6 +75,7 @@ class Plan(NamedTuple):
     package_search: Tuple[Considered, ...]
     compat_search: Tuple[Considered, ...]
     writable_by_others: Tuple[str, ...]
+    edges: Tuple[SymbolEdge, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -123,13 +144,14 @@ class _Walk:
                 self.missing[soname] = ([needed_by] if needed_by else [], considered)
             return
         try:
-            needed = elf.read(path).needed
+            file = elf.read(path)
+            needed = file.needed
         except (elf.ElfError, OSError) as error:
             self.unreadable.append(Unreadable(path, str(error)))
             return
         for name in needed:
             self.visit(name, path)
-        self.steps.append(Step(soname, path, needed_by))
+        self.steps.append(Step(soname, path, needed_by, file.soname, soname in catalog.HIDDEN_PROVIDERS))
 
     def locate(self, soname: str, needed_by: Optional[str]) -> Tuple[Optional[str], Tuple[Considered, ...]]:
         """The file to open for `soname`, and the places looked at. What is already mapped wins, as in the loader."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from torch_fl._preload import catalog, elf, facts, places, plan, resolve
+from torch_fl._preload import catalog, facts, places, plan, resolve
 from torch_fl.diagnose import conclude, cure, predict, pyside
 from torch_fl.diagnose.cure import Change, Tried
 from torch_fl.diagnose.explain import mismatch, python, stack, symbols, trials
@@ -266,12 +266,4 @@ def _failed(
 
 def _other_soname(decided: plan.Plan) -> List[Tuple[str, str, Optional[str]]]:
     """(path, name, SONAME) of planned files that would not answer to the name they are opened for."""
-    found: List[Tuple[str, str, Optional[str]]] = []
-    for step in decided.steps:
-        try:
-            soname = elf.read(step.path).soname
-        except (OSError, elf.ElfError):
-            continue
-        if soname != step.soname:
-            found.append((step.path, step.soname, soname))
-    return found
+    return [(step.path, step.soname, step.declared) for step in decided.steps if step.declared != step.soname]

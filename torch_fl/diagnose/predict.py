@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from torch_fl._preload import elf, places, plan, resolve, tokens
+from torch_fl._preload import elf, places, plan, resolve, symbol_edges, tokens
 from torch_fl._preload.host import Host
 from torch_fl.diagnose.cure import Change, with_changes
 from torch_fl.diagnose.finding import ObjectReport, Prediction
@@ -65,14 +65,17 @@ def unstarted(host: Host) -> str:
 
 
 def stack(host: Host, sources: places.Sources, torch: Optional[Torch], extension: Optional[str]) -> StackPrediction:
-    """`import torch_fl` in a fresh process: the plan with RTLD_GLOBAL, then torch, then the extension.
+    """`import torch_fl` in a fresh process: the plan, then torch, then the extension.
 
     An incomplete plan opens nothing, as in torch_fl itself, and the extension meets the loader unprepared.
     """
     decided = plan.make_plan(sources)
     wanted: List[Tuple[str, str, str]] = []
     if decided.complete:
-        wanted += [(step.path, resolve.GLOBAL, resolve.SYMBOLS) for step in decided.steps]
+        decided = symbol_edges.with_symbol_edges(decided, resolve.fresh(host))
+        wanted += [
+            (step.path, resolve.GLOBAL if step.is_global else resolve.LOCAL, resolve.SYMBOLS) for step in decided.steps
+        ]
     if torch is not None and torch.global_deps is not None:
         wanted.append((torch.global_deps, resolve.GLOBAL, resolve.VERSIONS))
     if torch is not None and torch.extension is not None:
