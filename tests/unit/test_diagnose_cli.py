@@ -130,7 +130,7 @@ def test_an_extension_of_python_itself() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "snapshot", "show", "diff"])
+@pytest.mark.parametrize("command", ["snapshot", "show", "diff"])
 def test_later_commands_are_refused(command: str) -> None:
     done = diagnose(command, "x")
     assert done.returncode == 2

@@ -27,7 +27,7 @@ DIAGNOSE_LAYERS = (
     {"failure"},
     {"examination"},
     {"compare"},
-    {"checks", "targets"},
+    {"checks", "targets", "run"},
     {"cli"},
     {"__main__"},
 )

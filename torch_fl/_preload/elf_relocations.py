@@ -1,7 +1,5 @@
 """Dynamic relocations of one ELF file, in the order in which the loader processes them."""
 
-from __future__ import annotations
-
 import os
 import struct
 from typing import List, NamedTuple, Sequence, Tuple

@@ -4,8 +4,6 @@ In a file with a GNU hash table the hashed (defined) symbols are the tail of the
 that has to be read to know what the file wants.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import sys
@@ -188,7 +186,7 @@ class Symbols:
         strings, versym = self.strings, self.versym
         versions: Sequence[int] = memoryview(versym).cast("H") if versym else ()
         found: List[Reference] = []
-        make = Reference._make
+        new = tuple.__new__  # what Reference._make does, without a call in Python for each symbol
         layout = self.file.order + ("IBBH16x" if self.wide else "I8xBBH")
         for number, (name, info, other, section) in enumerate(struct.iter_unpack(layout, data), start):
             if section == SHN_UNDEF and name and info >> 4 != STB_LOCAL:
@@ -196,7 +194,7 @@ class Symbols:
                 if stop < 0:
                     raise ElfError(self.path, 0, f"the name of symbol {number} is outside the string table")
                 version = versions[number] & 0x7FFF if versym else None
-                found.append(make((number, strings[name:stop], info >> 4, other & 3, version)))
+                found.append(new(Reference, (number, strings[name:stop], info >> 4, other & 3, version)))
         return found
 
     def symbol(self, index: int) -> Symbol:

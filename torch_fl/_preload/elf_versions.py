@@ -1,7 +1,5 @@
 """Symbol versions of one ELF file: what it needs (DT_VERNEED) and what it defines (DT_VERDEF)."""
 
-from __future__ import annotations
-
 import os
 import struct
 from typing import Dict, List, NamedTuple, Optional, Tuple

@@ -7,8 +7,6 @@ Paths are `str` as `os.fsdecode` gives them. Every problem record ends in the sa
     fatal   False when the loader carries on in spite of it
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, Optional, Tuple, Union
 
 # --- one name, looked up -------------------------------------------------------------------------------------
@@ -179,14 +177,6 @@ class OrphanVersion(NamedTuple):
     fatal: bool = True
 
 
-class Undefined(NamedTuple):
-    """One undefined symbol; `version` is None for an unversioned reference. `providers` define it unserved."""
-
-    symbol: str
-    version: Optional[str]
-    providers: Tuple[Provider, ...]
-
-
 class Provider(NamedTuple):
     """An object that defines a symbol without serving it.
 
@@ -196,6 +186,14 @@ class Provider(NamedTuple):
     path: str
     why: str
     version: Optional[str]
+
+
+class Undefined(NamedTuple):
+    """One undefined symbol; `version` is None for an unversioned reference. `providers` define it unserved."""
+
+    symbol: str
+    version: Optional[str]
+    providers: Tuple[Provider, ...]
 
 
 class UndefinedSymbols(NamedTuple):

@@ -1,7 +1,5 @@
 """The binary ld.so.cache, as the loader reads it (glibc elf/dl-cache.c, sysdeps/generic/dl-cache.h)."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct

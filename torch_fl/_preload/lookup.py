@@ -1,7 +1,5 @@
 """Who serves a symbol in a scope (glibc elf/dl-lookup.c: do_lookup_x, check_match)."""
 
-from __future__ import annotations
-
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .elf_format import ElfError
@@ -71,7 +69,7 @@ class SymbolLookup:
 
     def answer(self, keys: Sequence[Key], scope: Scope) -> None:
         """Put what is not known yet into `scope.answers`: the objects of a load mostly want the same symbols."""
-        asked = [key for key in dict.fromkeys(keys) if key not in scope.answers]
+        asked = [key for key in keys if key not in scope.answers]
         for key, found in zip(asked, self.find(asked, scope)):
             scope.answers[key] = found
 
@@ -83,17 +81,21 @@ class SymbolLookup:
         """
         hashes = [self.hashed(name) for name, _ in keys]
         answers: List[Answer] = [(None, None)] * len(keys)
-        left = list(range(len(keys)))
+        shift, bits = next(((t.word_shift, t.word_bits) for _, t in scope.tables), (6, 63))  # of the process's class
+        left = [(number, hashed >> shift, hashed & bits) for number, hashed in enumerate(hashes)]
         for index, symbols in scope.tables:
-            maybe: Sequence[int] = left
+            maybe: Sequence[int]
             if symbols.gnu:
-                bloom, mask, bits = symbols.bloom, symbols.bloom_mask, symbols.word_bits
-                one, two = symbols.word_shift, symbols.bloom_shift
+                bloom, mask, two = symbols.bloom, symbols.bloom_mask, symbols.bloom_shift
+                # The first of the filter's two bits for all, the second for those that pass: most do not.
+                maybe = [number for number, word, bit in left if bloom[word & mask] >> bit & 1]
                 maybe = [
                     number
-                    for number, hashed in zip(left, [hashes[number] for number in left])
-                    if (word := bloom[(hashed >> one) & mask]) >> (hashed & bits) & word >> ((hashed >> two) & bits) & 1
+                    for number, hashed in zip(maybe, [hashes[number] for number in maybe])
+                    if bloom[(hashed >> shift) & mask] >> ((hashed >> two) & bits) & 1
                 ]
+            else:
+                maybe = [number for number, _, _ in left]
             served = set()
             for number in maybe:
                 name, version = keys[number]
@@ -102,7 +104,7 @@ class SymbolLookup:
                     answers[number] = found
                     served.add(number)
             if served:
-                left = [number for number in left if number not in served]
+                left = [entry for entry in left if entry[0] not in served]
         return answers
 
     def _in_object(
@@ -114,8 +116,12 @@ class SymbolLookup:
             at = symbols.buckets[hashed % symbols.nbuckets] - first
             if at < 0:
                 return None
-            chain, wanted, text = symbols.chain, hashed | 1, name + b"\0"
-            while chain[at] | 1 != wanted or not symbols.is_named(at + first, text):
+            chain, wanted, text, words = symbols.chain, hashed | 1, name + b"\0", symbols.words
+            while chain[at] | 1 != wanted or not (
+                symbols.strings.startswith(text, words[6 * (at + first)])
+                if words
+                else symbols.is_named(at + first, text)
+            ):
                 if chain[at] & 1:
                     return None
                 at += 1

@@ -3,8 +3,6 @@
 Read from the files that glibc itself is made of, so that no loader has to be run and nothing has to be opened.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple

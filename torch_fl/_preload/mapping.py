@@ -4,8 +4,6 @@ A `Mapper` is the mutable state of one prediction; what it has built is frozen b
 first trouble: the first one decides the outcome, the others are findings.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Dict, List, NamedTuple, Optional, Tuple
 

@@ -1,7 +1,5 @@
 """A process as the loader sees it: what is loaded, under which names, and whose symbols serve whom. Data only."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, Optional, Tuple
 
 from .elf import Elf

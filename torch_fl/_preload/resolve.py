@@ -13,10 +13,8 @@ dropped; overcommit limits; control-flow enforcement; relocation types that a ma
 others altogether: a load on a musl host carries a ForeignLibc record.
 """
 
-from __future__ import annotations
-
 import os
-from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import facts, preconditions
 from .facts import ForeignLibc, Lookup, Object, Problem
@@ -176,8 +174,8 @@ def _outcome(
     )
 
 
-def _objects(mapper: Mapper, root: Optional[int], search_list: Sequence[int], scope: set[int]) -> Tuple[Object, ...]:
-    needed_by: dict[int, List[str]] = {}
+def _objects(mapper: Mapper, root: Optional[int], search_list: Sequence[int], scope: Set[int]) -> Tuple[Object, ...]:
+    needed_by: Dict[int, List[str]] = {}
     for index in search_list:
         for dependency in mapper.maps[index].needed:
             needed_by.setdefault(dependency, []).append(mapper.maps[index].name)

@@ -3,8 +3,6 @@
 glibc elf/dl-load.c: _dl_map_object, open_path, cache_rpath.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

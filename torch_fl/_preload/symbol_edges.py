@@ -5,8 +5,6 @@ hidden needs of the releases that are out; only when an open is refused are the 
 is then computed: the provider is opened first and RTLD_GLOBAL, and so needs no new release of torch_fl.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 

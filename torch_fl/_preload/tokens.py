@@ -1,7 +1,5 @@
 """Dynamic string tokens and directory lists (glibc elf/dl-load.c: is_dst, _dl_dst_substitute, fillin_rpath)."""
 
-from __future__ import annotations
-
 import re
 from typing import Iterator, NamedTuple, Optional, Sequence, Tuple
 

@@ -9,6 +9,7 @@ trial       the second opinion: a child process that really loads the target
 checks      the ordered tuple of checks
 render_*    Report -> text, JSON
 cli         sub-commands and exit status
+run         an explanation in the process that failed: the import hook, and the command around a program
 failure     what `import torch_fl` raises
 """
 
@@ -19,6 +20,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch_fl._preload.errors import LoadError
     from torch_fl._preload.hook import Failure
+
+
+def install_import_hook() -> None:
+    """From now on an extension module that the dynamic loader refuses is explained, whichever package it is of.
+
+    The exception keeps its type, `.name` and `.path`; the findings follow its text, and the original is its
+    `__cause__`. Calling it again changes nothing; `uninstall_import_hook()` takes it back.
+    """
+    from torch_fl.diagnose import run
+
+    run.install()
+
+
+def uninstall_import_hook() -> None:
+    """Undo `install_import_hook`."""
+    from torch_fl.diagnose import run
+
+    run.uninstall()
 
 
 def load_error(failure: Failure) -> LoadError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -42,4 +43,5 @@ if __name__ == "__main__":
         _stand_alone()
     from torch_fl.diagnose.cli import main
 
+    gc.set_threshold(100_000)  # many small records and no cycles among them: collecting is a tenth of a short command
     sys.exit(main(sys.argv[1:], _package()))

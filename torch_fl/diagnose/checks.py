@@ -1,7 +1,5 @@
 """The check-up of the stack: an ordered tuple of checks. One that crashes is reported as crashed and ends nothing."""
 
-from __future__ import annotations
-
 import glob
 import os
 import sys

@@ -8,25 +8,30 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import List, NoReturn, Optional, Sequence
+from typing import Any, List, NoReturn, Optional, Sequence
 
 from torch_fl._version import VERSION
-from torch_fl.diagnose import pages, pyside, render_json, render_text
-from torch_fl.diagnose.checks import run
-from torch_fl.diagnose.examination import Examination
-from torch_fl.diagnose.finding import PAGES, Outcome, Report
-from torch_fl.diagnose.targets import examine
+from torch_fl.diagnose import pyside
+from torch_fl.diagnose.finding import PAGES, TRIAL_TIMEOUT, Outcome, Report
 
 PROGRAM = "torch_fl.diagnose"
-COMMANDS = ("check", "explain")
-RESERVED = ("run", "snapshot", "show", "diff")
+COMMANDS = ("check", "explain", "run")
+RESERVED = ("snapshot", "show", "diff")
 """Names that are no targets: they will be commands."""
 
 NOTHING_WRONG, WRONG, FAILED = 0, 1, 2
+WIDTH = 100
+"""Columns of the help."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, with the program's own name in front of its errors."""
+    """argparse, with the program's own name in front of its errors, and help of one width everywhere.
+
+    Asking for the terminal's width would import shutil and all that it compresses with, on every run.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=lambda prog: argparse.HelpFormatter(prog, width=WIDTH), **options)
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -37,21 +42,25 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=f"python -m {PROGRAM}",
         usage=f"python -m {PROGRAM} [check] [TARGET ...] [--json] [--no-trial]\n"
-        f"       python -m {PROGRAM} explain [CODE]",
+        f"       python -m {PROGRAM} explain [CODE]\n"
+        f"       python -m {PROGRAM} run {{SCRIPT | -m MODULE}} [ARGS ...]",
         description="Says what is wrong when native libraries do not load. Without a target: the whole torch_fl stack.",
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=f"python -m {PROGRAM}")
     check = commands.add_parser(
         "check", prog=f"python -m {PROGRAM} check", help="examine the stack, or each target (the default)"
     )
     check.add_argument("targets", nargs="*", metavar="TARGET", help="a file, or the name of an importable module")
     check.add_argument("--json", action="store_true", help="write the report as JSON (schema 1)")
     check.add_argument("--no-trial", action="store_true", help="load nothing, not even in a child process")
-    check.add_argument("--timeout", type=_seconds, default=120.0, help="seconds for one child process (120)")
+    check.add_argument(
+        "--timeout", type=_seconds, default=TRIAL_TIMEOUT, help=f"seconds for one child process ({TRIAL_TIMEOUT:g})"
+    )
     explain = commands.add_parser(
         "explain", prog=f"python -m {PROGRAM} explain", help="what a code means, the rule behind it, the cure"
     )
+    commands.add_parser("run", help="run a program; an extension module that does not load is explained")
     explain.add_argument("code", nargs="?", metavar="CODE", help="without one, all codes are listed")
     return parser
 
@@ -106,10 +115,29 @@ def _check(options: argparse.Namespace, directory: Optional[str]) -> int:
     except TargetError as error:
         sys.stderr.write(f"{PROGRAM}: error: {error}\n")
         return FAILED
+    from torch_fl.diagnose.examination import Examination
+
     case = Examination(directory, not options.no_trial, options.timeout, _progress)
-    report = examine(case, targets) if targets else run(case)
-    _write(render_json.report(report) if options.json else render_text.report(report))
+    if targets:
+        from torch_fl.diagnose.targets import examine
+
+        report = examine(case, targets)
+    else:
+        from torch_fl.diagnose.checks import run
+
+        report = run(case)
+    _write(_rendered(report, options.json))
     return status(report)
+
+
+def _rendered(report: Report, as_json: bool) -> str:
+    if as_json:
+        from torch_fl.diagnose import render_json
+
+        return render_json.report(report)
+    from torch_fl.diagnose import render_text
+
+    return render_text.report(report)
 
 
 def status(report: Report) -> int:
@@ -120,6 +148,8 @@ def status(report: Report) -> int:
 
 
 def _explain(code: Optional[str]) -> int:
+    from torch_fl.diagnose import pages
+
     if code is None:
         _write(pages.overview())
         return NOTHING_WRONG
@@ -139,6 +169,10 @@ def _write(text: str) -> None:
 
 def main(arguments: Sequence[str], directory: Optional[str]) -> int:
     """Run one command. `directory`: the torch_fl package to examine, None when there is none."""
+    if arguments[:1] == ["run"]:  # what follows belongs to the program, whatever it looks like
+        from torch_fl.diagnose.run import command
+
+        command(list(arguments[1:]))
     parser = _parser()
     options = parser.parse_args(_with_command(arguments, parser))
     try:

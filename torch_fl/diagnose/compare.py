@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Callable, Dict, Optional
 
+from torch_fl._preload import catalog
 from torch_fl._version import VERSION
 from torch_fl.diagnose import trial
 from torch_fl.diagnose.escape import shell_word
@@ -67,6 +68,6 @@ def _cured(again: Callable[[], Optional[trial.Attempt]]) -> bool:
 
 def profiling(case: Examination) -> Dict[str, str]:
     """The environment with the profiler of the runtime enabled; empty when it is enabled already."""
-    if case.here.environment.get(trials.PROFILER_VARIABLE) == "1":
+    if case.here.environment.get(catalog.PROFILER_VARIABLE) == "1":
         return {}
-    return {**case.here.environment, trials.PROFILER_VARIABLE: "1"}
+    return {**case.here.environment, catalog.PROFILER_VARIABLE: "1"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, facts, places, plan, resolve
 from torch_fl.diagnose import conclude, cure, predict, pyside
@@ -13,32 +13,11 @@ from torch_fl.diagnose.explain import places as explain_places
 from torch_fl.diagnose.finding import Fact, Finding
 from torch_fl.diagnose.hunt import Candidate, Hunt
 from torch_fl.diagnose.predict import StackPrediction
+from torch_fl.diagnose.pyside import Installed
 from torch_fl.diagnose.unfit import Question, unfit
 
 OWN_LIBRARY = "libtorch_fl.so"
 """Our own library beside torch_fl._C, in lib/: the one that needs the vendor's."""
-
-
-class Installed(NamedTuple):
-    """What of torch_fl is there.
-
-    directory   the package; None when this interpreter has none
-    extension   the file of torch_fl._C that this interpreter would import, or None
-    torch       the installed torch, or None
-    python      path of the interpreter
-    version     of the interpreter, in words
-    """
-
-    directory: Optional[str]
-    extension: Optional[str]
-    torch: Optional[pyside.Torch]
-    python: str
-    version: str
-
-    @property
-    def record_path(self) -> str:
-        """Where the build record is, or would be."""
-        return os.path.join(self.directory or "", "_build_config.py")
 
 
 # --- the Python side ---------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Changes that might help, and which of them the model shows to help. Nothing is advised that was not tried."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple

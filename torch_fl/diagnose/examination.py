@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from functools import cached_property
-from typing import Callable, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Tuple
 
 from torch_fl._preload import catalog, hook, host, places
-from torch_fl.diagnose import conclude_stack, predict, pyside, trial
-from torch_fl.diagnose.conclude_stack import Installed
-from torch_fl.diagnose.explain import trials
-from torch_fl.diagnose.failure import interpreter_version
-from torch_fl.diagnose.finding import Finding
-from torch_fl.diagnose.unfit import Question
+from torch_fl.diagnose import predict, pyside
+from torch_fl.diagnose.finding import TRIAL_TIMEOUT
+from torch_fl.diagnose.pyside import Installed, interpreter_version
+
+if TYPE_CHECKING:  # what explains and what tries is imported where there is something to explain or to try
+    from torch_fl.diagnose.finding import Finding
+    from torch_fl.diagnose.trial import Attempt
+    from torch_fl.diagnose.unfit import Question
 
 SHOWN_VARIABLES: Tuple[str, ...] = (
     "LD_LIBRARY_PATH",
@@ -34,7 +36,7 @@ SHOWN_VARIABLES: Tuple[str, ...] = (
     catalog.ACCELERATOR_VARIABLE,
     "XPU_VISIBLE_DEVICES",
     "CUDA_VISIBLE_DEVICES",
-    trials.PROFILER_VARIABLE,
+    catalog.PROFILER_VARIABLE,
 )
 """The only variables that a report shows. The environment is never dumped: it holds secrets."""
 
@@ -51,7 +53,7 @@ class Examination:
         self,
         directory: Optional[str],
         trials_wanted: bool = True,
-        timeout: float = trial.DEFAULT_TIMEOUT,
+        timeout: float = TRIAL_TIMEOUT,
         progress: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.trials_wanted = trials_wanted
@@ -89,20 +91,24 @@ class Examination:
         return ""
 
     @cached_property
-    def attempt(self) -> Optional[trial.Attempt]:
+    def attempt(self) -> Optional[Attempt]:
         """The trial of the stack, None when it cannot be made."""
         if self.why_no_trial:
             return None
         return self.try_stack(self.here.environment)
 
-    def try_stack(self, environment: Mapping[str, str]) -> trial.Attempt:
+    def try_stack(self, environment: Mapping[str, str]) -> Attempt:
         """One trial of the stack, in any environment."""
+        from torch_fl.diagnose import trial
+
         self.progress("importing torch_fl in a child process")
         return trial.use_stack(environment, os.path.dirname(self.installed.directory or ""), self.timeout)
 
     @cached_property
     def question(self) -> Question:
         """What the findings start from; the trial's text is quoted as the loader's own."""
+        from torch_fl.diagnose.unfit import Question
+
         return Question(self.fresh, self.sources, self.attempt.error if self.attempt else None)
 
     @cached_property
@@ -110,6 +116,8 @@ class Examination:
         """What the model finds wrong with the libraries; dropped when the trial shows that they load."""
         if self.attempt is not None and self.attempt.loads:
             return ()
+        from torch_fl.diagnose import conclude_stack
+
         return tuple(conclude_stack.libraries(self.question, self.installed, self.prediction))
 
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from typing import List
 
 from torch_fl._preload import hook, host
 from torch_fl._preload.errors import LoadError
 from torch_fl.diagnose import conclude_stack, predict, pyside, render_text
-from torch_fl.diagnose.conclude_stack import Installed
 from torch_fl.diagnose.escape import shell_word, visible
 from torch_fl.diagnose.explain import trials
 from torch_fl.diagnose.finding import Finding
+from torch_fl.diagnose.pyside import Installed, interpreter_version
 from torch_fl.diagnose.unfit import Question
-
-
-def interpreter_version() -> str:
-    """`CPython 3.11.7`."""
-    return f"{platform.python_implementation()} {platform.python_version()}"
 
 
 def explain_failure(failure: hook.Failure) -> List[Finding]:

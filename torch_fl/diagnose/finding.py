@@ -4,10 +4,7 @@ Each field is defined by its reader. Strings hold names exactly as they were fou
 (a terminal, JSON, a page) escapes them there.
 """
 
-from __future__ import annotations
-
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -78,9 +75,18 @@ class Fix(NamedTuple):
     commands: Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One cause of trouble.
+class _Finding(NamedTuple):
+    code: str
+    severity: Severity
+    subject: str
+    message: str
+    evidence: Tuple[Evidence, ...]
+    cause: str
+    fix: Fix
+
+
+class Finding(_Finding):
+    """One cause of trouble. Raises ValueError for a code that is not registered.
 
     code       for scripts and for `explain CODE`
     severity   whether the check-up fails because of it
@@ -91,17 +97,21 @@ class Finding:
     fix        what to do
     """
 
-    code: str
-    severity: Severity
-    subject: str
-    message: str
-    evidence: Tuple[Evidence, ...]
-    cause: str
-    fix: Fix
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        if self.code not in PAGES:
-            raise ValueError(f"code is not registered: {self.code!r}")
+    def __new__(
+        cls,
+        code: str,
+        severity: Severity,
+        subject: str,
+        message: str,
+        evidence: Tuple[Evidence, ...],
+        cause: str,
+        fix: Fix,
+    ) -> "Finding":
+        if code not in PAGES:
+            raise ValueError(f"code is not registered: {code!r}")
+        return super().__new__(cls, code, severity, subject, message, evidence, cause, fix)
 
     def to_dict(self) -> Dict[str, Any]:
         """The finding as schema 1 has it."""
@@ -151,6 +161,10 @@ class Prediction(NamedTuple):
     loads: bool
     error: Optional[str] = None
     crash: Optional[str] = None
+
+
+TRIAL_TIMEOUT = 120.0
+"""Seconds for one child process, unless the user says otherwise."""
 
 
 class TrialResult(NamedTuple):

@@ -4,8 +4,6 @@ Known places come first; the walk through whole trees is bounded by a time budge
 Nothing is advised on the strength of a file name: every candidate is read, and every cure is tried in the model.
 """
 
-from __future__ import annotations
-
 import glob
 import itertools
 import os

@@ -3,12 +3,10 @@
 Pure in the host, the sources and the files, so that the same functions answer "what if this variable were set".
 """
 
-from __future__ import annotations
-
 import os
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from torch_fl._preload import elf, places, plan, resolve, symbol_edges, tokens
+from torch_fl._preload import elf, places, plan, resolve, tokens
 from torch_fl._preload.host import Host
 from torch_fl.diagnose.cure import Change, with_changes
 from torch_fl.diagnose.finding import ObjectReport, Prediction
@@ -69,6 +67,8 @@ def stack(host: Host, sources: places.Sources, torch: Optional[Torch], extension
 
     An incomplete plan opens nothing, as in torch_fl itself, and the extension meets the loader unprepared.
     """
+    from torch_fl._preload import symbol_edges
+
     decided = plan.make_plan(sources)
     wanted: List[Tuple[str, str, str]] = []
     if decided.complete:

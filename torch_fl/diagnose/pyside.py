@@ -1,7 +1,5 @@
 """What Python would import, found without importing it: torch, the extension, a target given by its module name."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import importlib.util
 import os
@@ -22,6 +20,34 @@ class Torch(NamedTuple):
     version: str
     global_deps: Optional[str]
     extension: Optional[str]
+
+
+class Installed(NamedTuple):
+    """What of torch_fl is there.
+
+    directory   the package; None when this interpreter has none
+    extension   the file of torch_fl._C that this interpreter would import, or None
+    torch       the installed torch, or None
+    python      path of the interpreter
+    version     of the interpreter, in words
+    """
+
+    directory: Optional[str]
+    extension: Optional[str]
+    torch: Optional[Torch]
+    python: str
+    version: str
+
+    @property
+    def record_path(self) -> str:
+        """Where the build record is, or would be."""
+        return os.path.join(self.directory or "", "_build_config.py")
+
+
+def interpreter_version() -> str:
+    """`CPython 3.11.7`."""
+    name = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, sys.implementation.name)
+    return f"{name} {sys.version.split()[0]}"
 
 
 def find_module(name: str) -> Optional[importlib.machinery.ModuleSpec]:

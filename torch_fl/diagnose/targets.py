@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
 from torch_fl._version import VERSION
-from torch_fl.diagnose import compare, conclude, predict, trial
+from torch_fl.diagnose import predict
 from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.examination import Examination, describe
 from torch_fl.diagnose.finding import CheckResult, Finding, Outcome, Report, Severity, TargetReport
-from torch_fl.diagnose.unfit import Question
+
+if TYPE_CHECKING:
+    from torch_fl.diagnose.trial import Attempt
 
 
 def examine(case: Examination, targets: Sequence[str]) -> Report:
@@ -36,7 +38,12 @@ def one_target(case: Examination, path: str) -> Tuple[TargetReport, List[Finding
     """The prediction for dlopen(path), a trial of it, and what follows from both."""
     outcome = predict.file(case.fresh, path)
     foretold = predict.prediction(outcome)
-    attempt: Optional[trial.Attempt] = None
+    if not case.trials_wanted and outcome.loads:
+        return TargetReport(path, foretold, None, predict.object_reports(outcome)), []
+    from torch_fl.diagnose import compare, conclude, trial  # a third of the command's time, so only where it is needed
+    from torch_fl.diagnose.unfit import Question
+
+    attempt: Optional[Attempt] = None
     if case.trials_wanted:
         case.progress(f"opening {path} in a child process")
         attempt = trial.open_file(path, case.here.environment, case.timeout)
@@ -44,7 +51,7 @@ def one_target(case: Examination, path: str) -> Tuple[TargetReport, List[Finding
     if attempt is not None and not compare.agree(foretold, attempt):
         first = attempt
 
-        def again() -> Optional[trial.Attempt]:
+        def again() -> Optional[Attempt]:
             changed = compare.profiling(case)
             return trial.open_file(path, changed, case.timeout) if changed and compare.profiler_is_off(first) else None
 

@@ -16,9 +16,8 @@ import sys
 import time
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from torch_fl.diagnose.finding import TrialResult
+from torch_fl.diagnose.finding import TRIAL_TIMEOUT, TrialResult
 
-DEFAULT_TIMEOUT = 120.0
 """Seconds. A cold import of torch from a network disk takes most of a minute."""
 
 _KEPT_OUTPUT = 16384
@@ -59,7 +58,7 @@ class Attempt(NamedTuple):
         return not self.loads and self.exception is None
 
 
-def open_file(path: str, environment: Mapping[str, str], timeout: float = DEFAULT_TIMEOUT) -> Attempt:
+def open_file(path: str, environment: Mapping[str, str], timeout: float = TRIAL_TIMEOUT) -> Attempt:
     """dlopen(path, RTLD_NOW) in a child; its constructors run. `environment` is the child's whole environment.
 
     OSError: the interpreter could not be started.
@@ -67,7 +66,7 @@ def open_file(path: str, environment: Mapping[str, str], timeout: float = DEFAUL
     return _attempt(("-S", "-s"), ("open", path), environment, timeout)
 
 
-def use_stack(environment: Mapping[str, str], site: str, timeout: float = DEFAULT_TIMEOUT) -> Attempt:
+def use_stack(environment: Mapping[str, str], site: str, timeout: float = TRIAL_TIMEOUT) -> Attempt:
     """Import torch and torch_fl in a child and ask for the device count. OSError: as above.
 
     site   the directory that holds the torch_fl package, for an interpreter that finds none by itself

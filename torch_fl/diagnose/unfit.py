@@ -1,7 +1,5 @@
 """Files that are there and do not do: damaged, foreign, refused, or without a symbol or version."""
 
-from __future__ import annotations
-
 import os
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 

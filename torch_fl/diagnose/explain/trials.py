@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Optional, Sequence, Tuple
 
+from torch_fl._preload import catalog
 from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Prediction, Severity, register
@@ -20,7 +21,6 @@ _STAGES = {
 _KEPT_LINES = 5
 PROFILER_TEXT = "Runtime profiler is disabled"
 """What XPU-RT 5.37 prints before it ends the process of an import that finds tracing not enabled."""
-PROFILER_VARIABLE = "XPU_ENABLE_PROFILER_TRACING"
 
 
 def _printed(output: str) -> Tuple[Evidence, ...]:
@@ -64,7 +64,7 @@ def vendor_exits(subject: str, attempt: Attempt, cured: bool = False) -> Finding
         "XPU-RT ends the process because its profiler was not enabled before the import"
         if profiler
         else "code that runs while a library is loaded calls exit(); the lines printed last come from it",
-        Fix("enable the profiler of the runtime before Python starts", (f"export {PROFILER_VARIABLE}=1",))
+        Fix("enable the profiler of the runtime before Python starts", (f"export {catalog.PROFILER_VARIABLE}=1",))
         if profiler and cured
         else Fix("follow what was printed last, and send it to the vendor of the library that printed it"),
     )
