@@ -292,6 +292,11 @@ def torch_mismatch() -> Finding:
 
 
 @case
+def cuda_torch() -> Finding:
+    return python.cuda_torch("2.13.0+cu126", f"{SITE}/torch/lib/libc10_cuda.so", "libcudart.so.12", "2.13", PYTHON)
+
+
+@case
 def driver_missing() -> Finding:
     nodes = (Fact("/dev/xpu*", "no such device node"), Fact("/proc/xpu/dev*/state", "no such file"))
     return stack.driver_missing(nodes, 0, None, "/.dockerenv exists")

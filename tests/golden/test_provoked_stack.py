@@ -258,6 +258,19 @@ def test_another_patch_version_of_torch_is_fine(machine: Machine) -> None:
     assert machine.check("--no-trial").codes == []
 
 
+@provokes("cuda-torch")
+def test_a_cuda_build_of_torch_with_the_same_soname(machine: Machine) -> None:
+    library = machine.stack.site / "torch" / "lib" / "libc10_cuda.so"
+    make_so(library, needed=["libcudart.so.12"])
+    finding = machine.check("--no-trial").only("cuda-torch")
+    assert (str(library), "needs libcudart.so.12") in facts_of(finding, "looked at")
+
+
+def test_a_cuda_build_of_torch_with_another_soname_is_fine(machine: Machine) -> None:
+    make_so(machine.stack.site / "torch" / "lib" / "libc10_cuda.so", needed=["libcudart.so.13"])
+    assert machine.check("--no-trial").codes == []
+
+
 # --- devices and vendor code -------------------------------------------------------------------------------------
 
 

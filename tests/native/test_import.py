@@ -16,6 +16,7 @@ import pytest
 
 from tests import child
 from tests.demo.travelled import Travelled, make
+from tests.elfkit import make_so
 
 USE = """
 import sys
@@ -157,6 +158,31 @@ def test_a_torch_of_another_line_is_refused_before_anything_is_opened(copy: Trav
     ).check()
     assert done.stdout.splitlines()[0] == "['torch-mismatch'] False"
     assert "was built for torch 2.12" in done.stdout
+
+
+def test_a_cuda_build_of_torch_is_refused_before_anything_is_opened(copy: Travelled) -> None:
+    """The test's torch stands beside the real one, which comes in by links: only libc10_cuda.so is new."""
+    import torch
+
+    real = Path(torch.__file__).parent
+    stand_in = copy.site / "torch"
+    (stand_in / "lib").mkdir(parents=True)
+    for entry in real.iterdir():
+        if entry.name not in ("lib", "__pycache__"):
+            (stand_in / entry.name).symlink_to(entry)
+    for entry in (real / "lib").iterdir():
+        (stand_in / "lib" / entry.name).symlink_to(entry)
+    make_so(stand_in / "lib" / "libc10_cuda.so", needed=["libcudart.so.12"])
+    done = run(
+        copy,
+        "try:\n    import torch_fl\nexcept ImportError as error:\n"
+        "    print([f.code for f in error.findings], 'libxpu' in open('/proc/self/maps').read())\n    print(error)\n"
+        "import torch\nprint(torch.ones(2).sum().item())",
+    ).check()
+    first, *rest = done.stdout.splitlines()
+    assert first == "['cuda-torch'] False"
+    assert rest[-1] == "2.0"
+    assert f"{stand_in}/lib/libc10_cuda.so" in done.stdout
 
 
 def test_a_missing_extension_is_said(copy: Travelled) -> None:

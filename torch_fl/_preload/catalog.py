@@ -86,6 +86,9 @@ COMPAT_BELOW_PREFIX: Tuple[str, ...] = ("xcudart",)
 SDK_HEADERS: Tuple[str, ...] = ("include/xpu/runtime.h", "include/cuda_runtime.h")
 OP_HEADER = "include/xdnn_pytorch/xdnn_pytorch.h"
 
+TORCH_CUDA_LIBRARY: Tuple[str, ...] = ("lib", "libc10_cuda.so")
+"""Below torch's directory: only a CUDA build of torch has it, and it names the CUDA runtime that torch uses."""
+
 # Variables. The first of each is what a message advises.
 XDNN_DIRECTORIES_VARIABLE = "FLAGOS_KUNLUNXIN_XDNN_LIB_DIR"
 SDK_ROOT_VARIABLE = "XPU_ROOT"

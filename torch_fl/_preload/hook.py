@@ -107,8 +107,9 @@ def plan_now(directory: Optional[str] = None) -> Plan:
 def preload() -> Preloaded:
     """Open the vendor libraries in order. An incomplete plan opens nothing: the loader's own word comes first.
 
-    Raises LoadFailed when torch or the extension is not there at all, or when torch is of another minor line than
-    the one that _C was compiled against: its C++ interface differs, and a load that succeeds would crash later.
+    Raises LoadFailed when torch or the extension is not there at all, when torch is of another minor line than
+    the one that _C was compiled against (its C++ interface differs, and a load that succeeds would crash later), or
+    when torch is a CUDA build that would share a SONAME with the vendor's runtime.
     """
     directory = package_directory()
     torch_version = installed_torch()
@@ -121,6 +122,10 @@ def preload() -> Preloaded:
     if torch_version.split(".")[:2] != built_for.split(".")[:2]:
         text = f"torch {torch_version} is installed, and {EXTENSION} was built for torch {built_for}"
         raise LoadFailed(Failure("torch", text, "torch", None, directory))
+    rival = places.cuda_torch(torch_directory() or "")
+    if rival is not None:
+        text = f"{rival} needs {catalog.CUDA_RUNTIME.soname}, which the vendor's stack has under the same SONAME"
+        raise LoadFailed(Failure("torch", text, "torch", rival, directory))
     decided = make_plan(facts)
     for path in decided.writable_by_others:
         warnings.warn(
@@ -147,12 +152,17 @@ def carry_out(decided: Plan) -> Preloaded:
 
 def installed_torch() -> Optional[str]:
     """The version of the torch that is imported or would be, read from its version.py; None when there is none."""
+    directory = torch_directory()
+    if directory is None:
+        return None
+    return str(places.read_record(os.path.join(directory, "version.py")).get("__version__", "unknown"))
+
+
+def torch_directory() -> Optional[str]:
+    """The directory of the torch that is imported or would be; None when there is none."""
     loaded = sys.modules.get("torch")
     spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec("torch")
-    if spec is None:
-        return None
-    directory = next(iter(spec.submodule_search_locations or ()), "")
-    return str(places.read_record(os.path.join(directory, "version.py")).get("__version__", "unknown"))
+    return None if spec is None else next(iter(spec.submodule_search_locations or ()), "")
 
 
 def import_extension(preloaded: Preloaded) -> None:

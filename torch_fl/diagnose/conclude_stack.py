@@ -63,6 +63,9 @@ def torch(installed: Installed, built: str, search_path: Sequence[str], text: st
         return [
             python.torch_mismatch(version, installed.torch.directory, built, installed.record_path, installed.python)
         ]
+    rival = places.cuda_torch(installed.torch.directory)
+    if rival is not None:
+        return [python.cuda_torch(version, rival, catalog.CUDA_RUNTIME.soname, line, installed.python)]
     return []
 
 

@@ -138,6 +138,39 @@ def torch_missing(python: str, searched: Sequence[str], line: str = TORCH_LINE, 
 
 register(
     Page(
+        "cuda-torch",
+        "torch is a CUDA build that would share a SONAME with the vendor's runtime",
+        "The installed torch uses NVIDIA's CUDA 12 runtime, and the vendor's stack brings a library of its own under "
+        "the same SONAME. Whichever is mapped first serves both: torch would call the vendor's, or the vendor's "
+        "components NVIDIA's. Nothing is opened, so that torch itself goes on working.",
+        "A DT_NEEDED entry is satisfied by any loaded object of that SONAME.",
+        "glibc elf/dl-load.c, _dl_map_object; dlopen(3)",
+        "Install a CPU build of torch into this interpreter, or torch_fl into another environment.",
+    )
+)
+
+
+def cuda_torch(version: str, library: str, soname: str, line: str, python: str) -> Finding:
+    """`library`: the file of torch that needs `soname`."""
+    return Finding(
+        "cuda-torch",
+        Severity.ERROR,
+        "torch",
+        f"torch {version} is a CUDA build, and {soname} can be mapped once only: torch's own or the vendor's",
+        (Evidence("looked at", (Fact(library, f"needs {soname}"),)),),
+        f"{soname} is the SONAME of NVIDIA's runtime and of the vendor's; whichever is mapped first serves both",
+        Fix(
+            f"install a CPU build of torch {line} into this interpreter, or keep torch_fl in an environment of its own",
+            (
+                f"{shell_word(python)} -m pip install --force-reinstall 'torch=={line}.*' "
+                "--index-url https://download.pytorch.org/whl/cpu",
+            ),
+        ),
+    )
+
+
+register(
+    Page(
         "torch-mismatch",
         "torch_fl was built for another line of torch",
         "The extension was compiled against the headers of one minor version of torch, and another one is installed. "
