@@ -112,17 +112,18 @@ def preload() -> Preloaded:
     when torch is a CUDA build that would share a SONAME with the vendor's runtime.
     """
     directory = package_directory()
-    torch_version = installed_torch()
-    if torch_version is None:
+    torch = torch_directory()
+    if torch is None:
         raise LoadFailed(Failure("torch", "No module named 'torch'", "torch", None, directory))
     if extension_file(directory) is None:
         raise LoadFailed(Failure("extension", f"No module named '{EXTENSION}'", EXTENSION, None, directory))
     facts = sources(directory)
+    torch_version = str(places.read_record(os.path.join(torch, "version.py")).get("__version__", "unknown"))
     built_for = str(facts.record.get("TORCH_VERSION", torch_version))
     if torch_version.split(".")[:2] != built_for.split(".")[:2]:
         text = f"torch {torch_version} is installed, and {EXTENSION} was built for torch {built_for}"
         raise LoadFailed(Failure("torch", text, "torch", None, directory))
-    rival = places.cuda_torch(torch_directory() or "")
+    rival = places.cuda_torch(torch)
     if rival is not None:
         text = f"{rival} needs {catalog.CUDA_RUNTIME.soname}, which the vendor's stack has under the same SONAME"
         raise LoadFailed(Failure("torch", text, "torch", rival, directory))
@@ -148,14 +149,6 @@ def carry_out(decided: Plan) -> Preloaded:
         return Preloaded(decided, opened, refused)
     again, refused = load.open_in_order(extended.steps)
     return Preloaded(extended, (*opened, *again), refused)
-
-
-def installed_torch() -> Optional[str]:
-    """The version of the torch that is imported or would be, read from its version.py; None when there is none."""
-    directory = torch_directory()
-    if directory is None:
-        return None
-    return str(places.read_record(os.path.join(directory, "version.py")).get("__version__", "unknown"))
 
 
 def torch_directory() -> Optional[str]:
