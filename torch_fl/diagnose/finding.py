@@ -164,7 +164,8 @@ class Prediction(NamedTuple):
 
 
 TRIAL_TIMEOUT = 120.0
-"""Seconds for one child process, unless the user says otherwise."""
+"""Seconds for one child, unless the user says otherwise. A cold import of torch from a network disk takes most of a
+minute."""
 
 
 class TrialResult(NamedTuple):

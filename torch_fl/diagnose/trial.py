@@ -18,8 +18,6 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from torch_fl.diagnose.finding import TRIAL_TIMEOUT, TrialResult
 
-"""Seconds. A cold import of torch from a network disk takes most of a minute."""
-
 _KEPT_OUTPUT = 16384
 """Bytes of the child's own output that are kept: the last ones."""
 
