@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from torch_fl.diagnose.hunt import Candidate
 
@@ -43,17 +43,44 @@ def directory_sets(
     for candidate in candidates:
         if candidate.usable and candidate.name in names:
             holders.setdefault(os.path.dirname(candidate.path), {})[candidate.name] = None
-    directories = sorted(holders, key=lambda directory: names[0] not in holders[directory])[:8]
+    ranked = sorted(holders, key=lambda directory: names[0] not in holders[directory])
+    directories = ranked[:8]
     covered = {name for held in holders.values() for name in held}
     sets: List[Tuple[str, ...]] = []
     for size in range(1, min(len(directories), 4) + 1):
         for chosen in itertools.combinations(directories, size):
-            held = {name for directory in chosen for name in holders[directory]}
-            if held == covered or (partial and size == 1):
+            if _held(chosen, holders) == covered or (partial and size == 1):
                 sets.append(chosen)
                 if len(sets) == most:
                     return sets
-    return sets
+    if not any(covered <= _held(chosen, holders) for chosen in sets):
+        sets.append(_cover(ranked, holders))  # one wheel for each library: more directories than can be combined
+    return [chosen for chosen in sets if chosen]
+
+
+def _held(chosen: Iterable[str], holders: Mapping[str, Iterable[str]]) -> Set[str]:
+    return {name for directory in chosen for name in holders[directory]}
+
+
+def _cover(ranked: Sequence[str], holders: Mapping[str, Iterable[str]]) -> Tuple[str, ...]:
+    """Directories in their order, each for a name that those before it do not hold."""
+    chosen: List[str] = []
+    for directory in ranked:
+        if not set(holders[directory]) <= _held(chosen, holders):
+            chosen.append(directory)
+    return tuple(chosen)
+
+
+class Imported(NamedTuple):
+    """A package that brings its libraries in when it is imported.
+
+    directory   where they are
+    remaining   what the loader would say of the file after that; "" when it loads
+    """
+
+    package: str
+    directory: str
+    remaining: str
 
 
 class Tried(NamedTuple):
@@ -63,9 +90,11 @@ class Tried(NamedTuple):
     missing: Tuple[str, ...] = ()
 
 
-def prove(
-    options: Iterable[Tuple[Change, ...]], attempt: Callable[[Tuple[Change, ...]], Tried], names: Sequence[str] = ()
-) -> Optional[Cure]:
+Attempt = Callable[[Tuple[Change, ...]], Tried]
+"""Tries changes in the model."""
+
+
+def prove(options: Iterable[Tuple[Change, ...]], attempt: Attempt, names: Sequence[str] = ()) -> Optional[Cure]:
     """The first option that cures; else the first option with what the model still says; None without options.
 
     names   when given, an option cures if none of these names is missing any more; else if everything loads

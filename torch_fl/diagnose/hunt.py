@@ -20,6 +20,11 @@ DEFAULT_BUDGET = 1.0
 """Seconds for the whole hunt. A warm scan reads some 300,000 directory entries in that time."""
 
 _ENTRIES_IN_ONE_DIRECTORY = 20000
+_USUAL_PLACES = tuple(
+    f"{root}{below}" for root in ("/usr/local", "/usr/local/*", "/opt/*") for below in ("/lib", "/lib64", "/so")
+)
+_TREES_OF_SDKS = ("/opt", "/usr/local")
+"""Where vendors install whole trees, their libraries some levels below."""
 _ENVIRONMENT_SHAPES = ("lib/python*/site-packages", "lib/python*/dist-packages")
 
 
@@ -36,6 +41,13 @@ class Candidate(NamedTuple):
     place: str
     usable: bool
     verdict: str
+
+
+class Copy(NamedTuple):
+    """A file that could stand in for one that was loaded. `taken`: the file that the loader took under that name."""
+
+    path: str
+    taken: str
 
 
 class Hunt(NamedTuple):
@@ -109,16 +121,26 @@ def dead_entries(lookups: Iterable[facts.Lookup]) -> Tuple[str, ...]:
     return tuple(found)
 
 
+def _package_roots(sources: Sources) -> Iterator[str]:
+    """Entries of sys.path that hold packages. Path hooks of editable installations are entries too, not directories."""
+    for entry in sources.search_path:
+        if os.path.isabs(entry) and (_is_site(entry) or not _is_standard_library(entry)):
+            yield entry
+
+
 def rerooted(dead: str, sources: Sources) -> Iterator[str]:
-    """Directories of this machine with the tail of one that exists only where the file was built."""
+    """Directories of this machine with the tail of one that exists only where the file was built, or was installed.
+
+    A run path relative to $ORIGIN leads from one package to the next, as long as both are below one entry of sys.path.
+    """
+    for entry in sources.search_path:
+        if os.path.isabs(entry) and dead.startswith(os.path.join(entry, "")) and not _is_standard_library(entry):
+            tail = os.path.relpath(dead, entry)
+            yield from (os.path.join(other, tail) for other in _package_roots(sources) if other != entry)
     for marker in ("/site-packages/", "/dist-packages/"):
         _head, found, tail = dead.rpartition(marker)
         if found:
-            for (
-                entry
-            ) in sources.search_path:  # path hooks of editable installations are entries too, and no directories
-                if os.path.isabs(entry) and (_is_site(entry) or not _is_standard_library(entry)):
-                    yield os.path.join(entry, tail)
+            yield from (os.path.join(entry, tail) for entry in _package_roots(sources))
             return
     parts = dead.strip("/").split("/")
     for length in range(min(3, len(parts)), 0, -1):
@@ -150,6 +172,9 @@ def known_places(sources: Sources, lookups: Sequence[facts.Lookup]) -> Iterator[
     yield from places.compat_places(sources, package)
     for requester in dict.fromkeys(lookup.requester for lookup in lookups):
         yield "beside the file that needs it", os.path.dirname(requester)
+    for entry in _package_roots(sources):
+        if os.path.isdir(os.path.join(entry, "torch", "lib")):
+            yield "torch, on sys.path", os.path.join(entry, "torch", "lib")
     recorded = str(sources.record.get("XDNN_LIBRARY_DIR", ""))
     for site in environments_beside([*dead, *([recorded] if recorded else []), sources.prefix]):
         package = os.path.join(site, catalog.VENDOR_PACKAGE)
@@ -158,7 +183,7 @@ def known_places(sources: Sources, lookups: Sequence[facts.Lookup]) -> Iterator[
         for pattern in catalog.COMPAT_BELOW_PACKAGE:
             for directory in sorted(glob.iglob(os.path.join(glob.escape(package), pattern))):
                 yield "another environment", directory
-    for pattern in ("/usr/local/*/lib", "/usr/local/*/lib64", "/usr/local/*/so", "/opt/*/lib", "/opt/*/so"):
+    for pattern in _USUAL_PLACES:
         for directory in sorted(glob.iglob(pattern)):
             yield "usual place", directory
     yield "the interpreter's prefix", os.path.join(sources.prefix, "lib")
@@ -216,14 +241,25 @@ def hunt(
             left_out += 1
             continue
         look(label, directory)
-    for tree in filter(_is_site, sources.search_path):
+    for label, tree in _trees(sources):
         walked = _walk(tree, names, deadline)
         for path, name in walked.found:
-            candidates.setdefault(path, judge(path, name, "site-packages", host))
-        looked.append(Considered("site-packages", tree, walked.verdict))
+            candidates.setdefault(path, judge(path, name, label, host))
+        for path, name in walked.near:
+            near.setdefault(path, judge(path, name, label, host))
+        looked.append(Considered(label, tree, walked.verdict))
     if left_out:
         looked.append(Considered("not searched", "", f"{left_out} known directories, for want of time ({budget:g} s)"))
     return Hunt(tuple(candidates.values()), _distinct(near.values()), tuple(_brief(looked)))
+
+
+def _trees(sources: Sources) -> Iterator[Tuple[str, str]]:
+    """(label, directory) of the trees that are walked to the end, or to the end of the time."""
+    for entry in filter(_is_site, sources.search_path):
+        yield "site-packages", entry
+    for root in _TREES_OF_SDKS:
+        if os.path.isdir(root):
+            yield "usual place, all below", root
 
 
 def _distinct(near: Iterable[Candidate]) -> Tuple[Candidate, ...]:
@@ -259,20 +295,25 @@ def _brief(looked: Sequence[Considered]) -> Iterator[Considered]:
 
 
 class _Walked(NamedTuple):
+    """(path, name) of files that answer a name, and of files of another version; and what there is to say."""
+
     found: Tuple[Tuple[str, str], ...]
+    near: Tuple[Tuple[str, str], ...]
     verdict: str
 
 
 def _walk(tree: str, names: Sequence[str], deadline: float) -> _Walked:
     """Find `names` anywhere below a tree, following no links, until the deadline."""
     wanted = frozenset(names)
+    stems = tuple(name.partition(".so")[0] + ".so" for name in names)
     found: List[Tuple[str, str]] = []
+    near: List[Tuple[str, str]] = []
     pending = [tree]
     directories = 0
     while pending:
         if time.monotonic() > deadline:
             verdict = f"has no such file in the {directories} directories searched until the time was up"
-            return _Walked(tuple(found), verdict)
+            return _Walked(tuple(found), tuple(near), verdict)
         directory = pending.pop()
         directories += 1
         try:
@@ -280,10 +321,12 @@ def _walk(tree: str, names: Sequence[str], deadline: float) -> _Walked:
                 for entry in itertools.islice(entries, _ENTRIES_IN_ONE_DIRECTORY):
                     if entry.name in wanted:
                         found.append((entry.path, entry.name))
+                    elif entry.name.startswith(stems):
+                        near.extend((entry.path, name) for name in names if is_near(entry.name, name))
                     elif entry.is_dir(follow_symlinks=False) and entry.name != "__pycache__":
                         pending.append(entry.path)
         except OSError:
             continue
     if found:
-        return _Walked(tuple(found), "has " + ", ".join(sorted({name for _, name in found})))
-    return _Walked((), f"has no such file in any of its {directories} directories")
+        return _Walked(tuple(found), tuple(near), "has " + ", ".join(sorted({name for _, name in found})))
+    return _Walked((), tuple(near), f"has no such file in any of its {directories} directories")
