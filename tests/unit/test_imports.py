@@ -16,10 +16,11 @@ from tests.elfkit import make_so
 PACKAGE = Path(__file__).resolve().parents[2] / "torch_fl"
 DIAGNOSE_LAYERS = (
     {"demangled", "escape", "finding", "trial_child", "pyside"},
-    {"hunt", "trial"},
+    {"hunt", "records", "trial"},
     {"cure"},
     {"explain"},
     {"predict"},
+    {"providers"},
     {"unfit"},
     {"conclude"},
     {"conclude_stack"},

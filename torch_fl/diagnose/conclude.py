@@ -7,8 +7,8 @@ import sys
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, elf, facts, places, plan, resolve
-from torch_fl.diagnose import cure, hunt, predict
-from torch_fl.diagnose.cure import Change, Cure, Tried
+from torch_fl.diagnose import cure, hunt, predict, pyside, records
+from torch_fl.diagnose.cure import Attempt, Change, Cure, Imported, Tried
 from torch_fl.diagnose.explain import mismatch, trials, words
 from torch_fl.diagnose.explain import places as explain_places
 from torch_fl.diagnose.finding import Fact, Finding
@@ -17,9 +17,6 @@ from torch_fl.diagnose.unfit import Question, foreign_libc, unfit
 
 _MACHINES = {facts.WRONG_MACHINE: "built for {detail}", facts.WRONG_CLASS: "{detail}"}
 
-
-Attempt = Callable[[Tuple[Change, ...]], Tried]
-"""Tries changes in the model."""
 
 Options = Callable[[Sequence[str], Hunt], List[Tuple[Change, ...]]]
 """Changes worth trying for some missing names, smallest first."""
@@ -50,9 +47,25 @@ def target(question: Question, path: str, outcome: resolve.Outcome) -> List[Find
         ]
 
     missing = [p for p in outcome.problems if isinstance(p, facts.MissingLibrary)]
-    found = [] if foreign_libc(question.host, outcome) else absent(question, missing, attempt, options)
-    found += unfit(question, path, outcome)
+    found = (
+        []
+        if foreign_libc(question.host, outcome)
+        else absent(question, missing, attempt, options, first=_torch(question, path, missing))
+    )
+    found += unfit(question, path, outcome, attempt)
     return found or [trials.loader_refused(path, outcome.error, sys.executable, question.label(outcome.error))]
+
+
+def _torch(question: Question, path: str, missing: Sequence[facts.MissingLibrary]) -> Optional[Imported]:
+    """What `import torch` before it would do for a file that lacks a library of torch; None where it lacks none."""
+    torch = pyside.find_torch() if missing else None
+    if torch is None or torch.extension is None:
+        return None
+    directory = os.path.join(torch.directory, "lib")
+    if not any(os.path.isfile(os.path.join(directory, problem.name)) for problem in missing):
+        return None
+    outcome = predict.after_torch(question.host, torch, path)
+    return Imported("torch", directory, outcome.error or _crash(outcome.crash))
 
 
 def _compat_steps(question: Question) -> List[str]:
@@ -77,12 +90,14 @@ def absent(
     considered: Sequence[places.Considered] = (),
     package: Optional[str] = None,
     aside: Sequence[Fact] = (),
+    first: Optional[Imported] = None,
 ) -> List[Finding]:
     """Findings for names that no usable file answers.
 
     considered   what torch_fl looked at before
     package      directory of the vendor's package, None when there is none
     aside        files that the loader's text names although they are in order
+    first        a package that brings some of the names in when it is imported before
     """
     found: List[Finding] = []
     rest: List[facts.MissingLibrary] = []
@@ -107,11 +122,13 @@ def absent(
         names = [problem.name for problem in on_disk]
         best = cure.prove(options(names, hunted), attempt, names if nowhere else ()) or Cure((), False)
         label = question.label(on_disk[0].error)
-        found.append(explain_places.not_on_search_path(on_disk, hunted, best, label, aside))
+        found.append(explain_places.not_on_search_path(on_disk, hunted, best, label, aside, first))
     for group in _by_home(nowhere, whole=package is None):
         names = [problem.name for problem in group]
         own = hunted._replace(near=tuple(c for c in hunted.near if c.name in names))
-        found.append(explain_places.missing_library(group, own, package, question.label(group[0].error), aside))
+        lost = records.lost(names, [problem.requester for problem in group])
+        label = question.label(group[0].error)
+        found.append(explain_places.missing_library(group, own, package, label, aside, lost))
     return found
 
 

@@ -48,6 +48,15 @@ def file(host: Host, path: str) -> resolve.Outcome:
     return resolve.dlopen(resolve.fresh(host), path, resolve.LOCAL, depth=resolve.SYMBOLS)
 
 
+def after_torch(host: Host, torch: Torch, path: str) -> resolve.Outcome:
+    """dlopen(path, RTLD_NOW) in a process that has imported torch."""
+    process = resolve.fresh(host)
+    for library, visible in ((torch.global_deps, resolve.GLOBAL), (torch.extension, resolve.LOCAL)):
+        if library is not None:
+            process = resolve.dlopen(process, library, visible, depth=resolve.VERSIONS).process
+    return resolve.dlopen(process, path, resolve.LOCAL, depth=resolve.SYMBOLS)
+
+
 def unstarted(host: Host) -> str:
     """Why a process of the host would not even start, or "": a library of LD_PRELOAD lacks one that it needs.
 

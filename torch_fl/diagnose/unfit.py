@@ -5,8 +5,8 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, elf, facts, places, plan, resolve
 from torch_fl._preload.host import Host
-from torch_fl.diagnose import hunt, predict
-from torch_fl.diagnose.cure import Change
+from torch_fl.diagnose import hunt, predict, providers
+from torch_fl.diagnose.cure import Attempt, Change
 from torch_fl.diagnose.explain import files, refusals, symbols, versions, words
 from torch_fl.diagnose.finding import Fact, Finding
 
@@ -30,8 +30,11 @@ class Question(NamedTuple):
         return words.SAID if error is not None and error == self.said else words.WOULD_SAY
 
 
-def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Finding]:
-    """Findings for files that are there and do not do: damaged, foreign, refused, or without a symbol or version."""
+def unfit(question: Question, root: str, outcome: resolve.Outcome, attempt: Optional[Attempt] = None) -> List[Finding]:
+    """Findings for files that are there and do not do: damaged, foreign, refused, or without a symbol or version.
+
+    attempt   tries changes on all that is to load; without it nothing is advised that only this file would prove
+    """
     runs = f"{question.host.libc} {'.'.join(map(str, question.host.libc_version))}"
     foreign = foreign_libc(question.host, outcome)
     if foreign:
@@ -59,7 +62,7 @@ def unfit(question: Question, root: str, outcome: resolve.Outcome) -> List[Findi
     if not found and not outcome.missing:
         for problem in outcome.problems:
             if isinstance(problem, facts.UndefinedSymbols):
-                found.append(_undefined(question, root, outcome, problem))
+                found.append(_undefined(question, root, outcome, problem, attempt))
     return found
 
 
@@ -121,8 +124,14 @@ def _defined(path: str) -> Tuple[str, ...]:
         return ()
 
 
-def _undefined(question: Question, root: str, outcome: resolve.Outcome, problem: facts.UndefinedSymbols) -> Finding:
-    """Order, when some library at hand defines the symbols; else nothing does."""
+def _undefined(
+    question: Question,
+    root: str,
+    outcome: resolve.Outcome,
+    problem: facts.UndefinedSymbols,
+    attempt: Optional[Attempt],
+) -> Finding:
+    """Order, when some library at hand defines the symbols; another copy, when one does; else nothing does."""
     try:
         needed: Tuple[str, ...] = elf.read(problem.requester).needed
     except (OSError, elf.ElfError):
@@ -131,11 +140,39 @@ def _undefined(question: Question, root: str, outcome: resolve.Outcome, problem:
     scope = _scope(outcome, root)
     label = question.label(problem.error)
     problem = _with_vendor_providers(question, problem)
-    providers = [p for symbol in problem.symbols for p in symbol.providers if p.why in ("local-scope", "not-loaded")]
-    if not providers:
-        return symbols.undefined_symbol(problem, chain, needed, scope, label)
-    preload = _preload_cure(question, root, [provider.path for provider in providers])
-    return symbols.symbol_order(problem, chain, needed, scope, preload, label)
+    known = _served_elsewhere(problem)
+    if known:
+        return symbols.symbol_order(problem, chain, needed, scope, _preload_cure(question, root, known), label)
+    copies = providers.other_copies(question.host, question.sources, outcome, problem, question.budget)
+    if not copies and attempt is not None:
+        exported, left_out = providers.exporters(question.host, outcome, problem)
+        preload = _preload_cure(question, root, _served_elsewhere(exported))
+        if preload is not None:
+            return symbols.symbol_order(exported, chain, needed, scope, preload, label)
+        if left_out:
+            scope += (
+                Fact("not searched", f"{words.count(left_out, 'library')} known to the loader, for want of time"),
+            )
+    taken = tuple(
+        Fact(item.path, _how_found(outcome, item.path)) for item in providers.used(outcome, problem.requester)
+    )
+    change = _copy_cure(question, copies, attempt) if attempt is not None else None
+    return symbols.undefined_symbol(problem, chain, needed, scope, label, taken, copies, change)
+
+
+def _served_elsewhere(problem: facts.UndefinedSymbols) -> List[str]:
+    """Libraries that define one of the symbols, and that are not loaded, or not visible."""
+    return [p.path for s in problem.symbols for p in s.providers if p.why in ("local-scope", "not-loaded")]
+
+
+def _copy_cure(question: Question, copies: Sequence[hunt.Copy], attempt: Attempt) -> Optional[Change]:
+    """The change of one variable with which another copy comes first and everything loads; None when none does."""
+    given = question.host.environment
+    options = [
+        Change("LD_LIBRARY_PATH", (os.path.dirname(c.path),), bool(given.get("LD_LIBRARY_PATH"))) for c in copies
+    ]
+    options += [Change("LD_PRELOAD", (copy.path,), bool(given.get("LD_PRELOAD"))) for copy in copies]
+    return next((change for change in options if not attempt((change,)).error), None)
 
 
 def _chain(outcome: resolve.Outcome, path: str) -> Tuple[str, ...]:
@@ -165,23 +202,18 @@ def _with_vendor_providers(question: Question, problem: facts.UndefinedSymbols) 
     completed: List[facts.Undefined] = []
     for item in problem.symbols:
         path = steps.get(known.get(item.symbol, ""))
-        if path is not None and not item.providers and _defines(path, item.symbol):
+        if path is not None and not item.providers and providers.defines(path, item):
             item = item._replace(providers=(facts.Provider(path, "not-loaded", None),))
         completed.append(item)
     return problem._replace(symbols=tuple(completed))
 
 
-def _defines(path: str, symbol: str) -> bool:
-    try:
-        return any(s.section != 0 for s in elf.read(path).symbols.lookup(symbol.encode()))
-    except (OSError, elf.ElfError):
-        return False
-
-
-def _preload_cure(question: Question, root: str, providers: Sequence[str]) -> Optional[Change]:
+def _preload_cure(question: Question, root: str, libraries: Sequence[str]) -> Optional[Change]:
     """LD_PRELOAD with which the model loads `root`: the providers, or what the plan opens up to them; or None."""
+    if not libraries:
+        return None
     steps = [step.path for step in plan.make_plan(question.sources).steps]
-    wanted = tuple(dict.fromkeys(providers))
+    wanted = tuple(dict.fromkeys(libraries))
     options = [wanted]
     if all(path in steps for path in wanted):
         options.append(tuple(steps[: max(steps.index(path) for path in wanted) + 1]))

@@ -6,11 +6,12 @@ import os
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, facts
-from torch_fl.diagnose.cure import Cure
+from torch_fl.diagnose.cure import Cure, Imported
 from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
 from torch_fl.diagnose.hunt import Candidate, Hunt
+from torch_fl.diagnose.records import Listed
 
 _SEARCH_RULE = (
     "A name without a slash is compared with the SONAMEs of what the process has loaded already, and then searched "
@@ -74,15 +75,17 @@ def missing_library(
     package: Optional[str] = None,
     label: str = words.WOULD_SAY,
     aside: Sequence[Fact] = (),
+    lost: Sequence[Listed] = (),
 ) -> Finding:
     """Names that nothing on this machine answers, all for one reason.
 
     package   directory of the vendor's package when there is one, else None
     label     whether the loader said the text or would say it
     aside     files that the loader's text names although they are in order
+    lost      files of these names that an installer recorded, and that are not there
     """
     sought = [problem.name for problem in problems]
-    cause, cure = _why_missing(sought, hunt, package)
+    cause, cure = _why_lost(lost[0]) if lost else _why_missing(sought, hunt, package)
     return Finding(
         "missing-library",
         Severity.ERROR,
@@ -94,11 +97,25 @@ def missing_library(
             *words.own_search(hunt.looked),
             *_unusable(hunt),
             *_near(hunt),
+            *_recorded(lost),
             *words.quoted(problems[0].error, label),
             *_in_order(aside),
         ),
         cause,
         Fix(cure),
+    )
+
+
+def _recorded(lost: Sequence[Listed]) -> Tuple[Evidence, ...]:
+    rows = tuple(Fact(entry.record, f"lists {entry.path}, which does not exist") for entry in lost)
+    return (Evidence("installed files", rows),) if rows else ()
+
+
+def _why_lost(entry: Listed) -> Tuple[str, str]:
+    """Cause and cure in words, where the installer's list has the file."""
+    return (
+        f"{entry.name} was installed with {entry.package}, and was deleted or left behind when that was copied",
+        f"copy {os.path.dirname(entry.path)} as well, or reinstall {entry.package.partition(' ')[0]}",
     )
 
 
@@ -169,10 +186,14 @@ def not_on_search_path(
     cure: Cure,
     label: str = words.WOULD_SAY,
     aside: Sequence[Fact] = (),
+    first: Optional[Imported] = None,
 ) -> Finding:
-    """Names whose files are in directories that nobody searches. `cure` was shown to help, or says what comes next."""
+    """Names whose files are in directories that nobody searches. `cure` was shown to help, or says what comes next.
+
+    first   a package whose import brings libraries in; it is the cure where it is what the files at hand belong to
+    """
     sought = [problem.name for problem in problems]
-    held = _held(sought, hunt.candidates, cure.directories)
+    held = _held(sought, hunt.candidates, (first.directory,) if first else cure.directories)
     places = list(dict.fromkeys(os.path.dirname(candidate.path) for candidate in held))
     where = (
         f"{places[0]}, which is not searched"
@@ -180,7 +201,9 @@ def not_on_search_path(
         else f"{len(places)} directories that are not searched"
     )
     after: Tuple[Evidence, ...] = ()
-    if cure.remaining:
+    if first is not None and first.remaining:
+        after = (Evidence(f"after `import {first.package}`, loader would say", (Fact("", first.remaining),)),)
+    elif first is None and cure.remaining:
         after = (Evidence("with these directories searched, loader would say", (Fact("", cure.remaining),)),)
     return Finding(
         "not-on-search-path",
@@ -197,8 +220,8 @@ def not_on_search_path(
             *_in_order(aside),
             *after,
         ),
-        _why_not_searched(problems, places),
-        _fix(cure, places),
+        _why_not_searched(problems, places) if first is None else _why_imported(problems, first),
+        _fix(cure, places) if first is None else _import_before(first),
     )
 
 
@@ -224,6 +247,16 @@ def _why_not_searched(problems: Sequence[facts.MissingLibrary], places: Sequence
                     )
     which = "that directory" if len(places) == 1 else "those directories"
     return f"neither the objects that ask, nor LD_LIBRARY_PATH, nor the configuration of the loader names {which}"
+
+
+def _why_imported(problems: Sequence[facts.MissingLibrary], first: Imported) -> str:
+    user = os.path.basename((*problems[0].chain, problems[0].requester)[0])
+    return f"{user} counts on {first.package} being imported before it, which loads the libraries in {first.directory}"
+
+
+def _import_before(first: Imported) -> Fix:
+    then = ", and cure what the loader would say then" if first.remaining else ""
+    return Fix(f"import {first.package} before it in the same program{then}")
 
 
 def _fix(cure: Cure, places: Sequence[str]) -> Fix:

@@ -10,8 +10,10 @@ from torch_fl.diagnose.cure import Change
 from torch_fl.diagnose.demangled import demangled
 from torch_fl.diagnose.explain import words
 from torch_fl.diagnose.finding import Evidence, Fact, Finding, Fix, Page, Severity, register
+from torch_fl.diagnose.hunt import Copy
 
 _SCOPE_SOURCE = "glibc elf/dl-lookup.c, _dl_lookup_symbol_x; manual page dlopen(3), RTLD_GLOBAL"
+_PRIVATE = "GLIBC_PRIVATE"
 _MOST_SYMBOLS = 8
 """Symbols that are listed; the rest is counted."""
 
@@ -137,10 +139,27 @@ def undefined_symbol(
     needed: Sequence[str],
     scope: Sequence[Fact],
     label: str = words.WOULD_SAY,
+    taken: Sequence[Fact] = (),
+    copies: Sequence[Copy] = (),
+    change: Optional[Change] = None,
 ) -> Finding:
-    """Symbols that no object at hand defines. Arguments as in symbol_order."""
-    first = problem.symbols[0].symbol
+    """Symbols that no object in scope defines. Further arguments as in symbol_order.
+
+    taken    the libraries that were found for DT_NEEDED, each with how
+    copies   files of the same names that define the symbols, and were not taken
+    change   what lets one of them come first, so that the model loads everything; None when nothing does
+    """
+    first = problem.symbols[0]
     user = os.path.basename(problem.requester)
+    cause, cure = _why_undefined(first, user, needed), _cure_undefined(first, user)
+    if copies:
+        name = os.path.basename(copies[0].taken)
+        cause = (
+            f"{copies[0].taken} is found first and lacks what {copies[0].path} defines: two builds of {name} are mixed"
+        )
+        cure = f"remove the {name} that lacks the symbol, or install {user} and {name} of one release"
+    if change is not None:
+        cure = f"let {change.directories[0]} come first, before Python starts"
     return Finding(
         "undefined-symbol",
         Severity.ERROR,
@@ -150,12 +169,19 @@ def undefined_symbol(
             words.requested_by(problem.requester, chain),
             *_listed(problem.symbols),
             _needs(problem.requester, needed),
+            *((Evidence("taken for these", tuple(taken)),) if taken else ()),
+            *((_defined_in(copies),) if copies else ()),
             Evidence("loader searched", tuple(scope)),
             *words.quoted(problem.error, label),
         ),
-        _why_undefined(first, user, needed),
-        Fix(_cure_undefined(first, user)),
+        cause,
+        Fix(cure, (words.export(change.variable, change.directories, change.keep),) if change is not None else ()),
     )
+
+
+def _defined_in(copies: Sequence[Copy]) -> Evidence:
+    rows = (Fact(copy.path, f"defines what is lacking; not taken, {copy.taken} was") for copy in copies)
+    return Evidence("other copies", tuple(rows))
 
 
 def _is_torch(symbol: str) -> bool:
@@ -166,7 +192,13 @@ def _is_python(symbol: str) -> bool:
     return symbol.startswith(("Py", "_Py"))
 
 
-def _why_undefined(symbol: str, user: str, needed: Sequence[str]) -> str:
+def _why_undefined(item: facts.Undefined, user: str, needed: Sequence[str]) -> str:
+    symbol = item.symbol
+    if item.version == _PRIVATE:
+        return (
+            f"{user} belongs to another build of the C library than the one that runs: symbols of version {_PRIVATE} "
+            "are for the libraries of one and the same glibc"
+        )
     if _is_torch(symbol):
         return f"{user} was built against another version of torch than the one that is loaded"
     if _is_python(symbol):
@@ -179,7 +211,10 @@ def _why_undefined(symbol: str, user: str, needed: Sequence[str]) -> str:
     )
 
 
-def _cure_undefined(symbol: str, user: str) -> str:
+def _cure_undefined(item: facts.Undefined, user: str) -> str:
+    symbol = item.symbol
+    if item.version == _PRIVATE:
+        return f"keep the directory of {user} out of LD_LIBRARY_PATH, run paths and plugin variables of this program"
     if _is_torch(symbol):
         return f"install the build of the package that ships {user} for the installed version of torch"
     if _is_python(symbol):
