@@ -8,6 +8,7 @@ An import that succeeds pays one Python call. One that fails raises what it woul
 the same `.name` and `.path`; the text is followed by the findings, and the original is its `__cause__`.
 """
 
+import atexit
 import importlib.machinery
 import os
 import sys
@@ -15,6 +16,10 @@ from types import ModuleType
 from typing import List, NoReturn, Optional, Sequence
 
 USAGE = "python -m torch_fl.diagnose run SCRIPT [ARGS ...]\n       python -m torch_fl.diagnose run -m MODULE [ARGS ...]"
+
+
+RAISED: List[ImportError] = []
+"""What the hook has raised, in order: a program may catch it and fail later, of something that follows from it."""
 
 
 class ExplainingLoader(importlib.machinery.ExtensionFileLoader):
@@ -27,7 +32,9 @@ class ExplainingLoader(importlib.machinery.ExtensionFileLoader):
             # Only dlopen's own refusal names this file; what the module's code raised is its own affair.
             if error.path != self.path:
                 raise
-            raise explained(error) from error
+            told = explained(error)
+            RAISED.append(told)
+            raise told from error
 
 
 class ExplainingFinder:
@@ -138,4 +145,22 @@ def command(arguments: List[str]) -> NoReturn:
     except NothingToRun as error:
         sys.stderr.write(f"torch_fl.diagnose: error: {error}\n")
         sys.exit(2)
+    except BaseException as error:
+        if not (isinstance(error, SystemExit) and error.code in (None, 0)):
+            atexit.register(sys.stderr.write, swallowed(error))  # below the traceback, where it is looked for
+        raise
     sys.exit(0)
+
+
+def swallowed(error: BaseException) -> str:
+    """What a failed program did not show of the imports that failed before; "" when its traceback shows them all."""
+    shown: List[BaseException] = []
+    link: Optional[BaseException] = None if isinstance(error, SystemExit) else error  # an exit shows no traceback
+    while link is not None and link not in shown:
+        shown.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    hidden = {other.path: other for other in RAISED if other not in shown}
+    return "".join(
+        f"\ntorch_fl.diagnose: {path} did not load before that, and the program went on:\n{other}\n"
+        for path, other in hidden.items()
+    )
