@@ -121,6 +121,18 @@ def broken_link() -> Finding:
 
 
 @case
+def split_pair() -> Finding:
+    other = "/usr/local/xcudart/lib"
+    looked = (
+        Considered("LD_LIBRARY_PATH", "", "not set"),
+        Considered("nested in the vendor package", COMPAT, "has no libxpucuda.so"),
+        Considered("usual place", other, "has no libcudart.so.12"),
+    )
+    halves = (f"{other}/libxpucuda.so", f"{COMPAT}/libcudart.so.12")
+    return places.split_pair(halves, looked, not_found("libcudart.so.12"), words.SAID)
+
+
+@case
 def unreadable_file() -> Finding:
     path = f"{PACKAGE}/libxpu_dnn.so"
     blocking = (Fact(PACKAGE, "may not be entered by this user"),)

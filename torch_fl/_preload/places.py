@@ -7,6 +7,9 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 from . import catalog, elf
 from .host import Host
 
+IGNORED = "ignored in secure mode (AT_SECURE)"
+"""Verdict on a variable where its directories do not count: its user is not the one whose rights the program has."""
+
 
 class Considered(NamedTuple):
     """One place that torch_fl looked at. `directory` is empty where the label alone gave none."""
@@ -185,22 +188,43 @@ def _package_roots(package: Optional[str]) -> Iterator[str]:
 
 
 def first_holding(
-    places: Iterator[Tuple[str, str]], sonames: Sequence[str]
+    places: Iterator[Tuple[str, str]], sonames: Sequence[str], *, secure: bool, by_soname: bool = False
 ) -> Tuple[Optional[str], Tuple[Considered, ...]]:
-    """The first directory that holds every name, and each place up to it with what was seen there."""
+    """The first directory that holds every name, and each place up to it with what was seen there.
+
+    by_soname   a file counts only if it also declares the name it is called by
+    """
     considered: List[Considered] = []
     for label, directory in places:
         if not directory:
-            _note(considered, Considered(label, "", "not set"))
+            # Labels in capitals are variables; in secure mode their directories do not count (named_by_user).
+            verdict = IGNORED if secure and label.isupper() else "not set"
+            _note(considered, Considered(label, "", verdict))
             continue
         directory = os.path.abspath(directory)
         lacking = [soname for soname in sonames if not os.path.isfile(os.path.join(directory, soname))]
-        if not lacking:
+        others = [] if lacking or not by_soname else _of_another_soname(directory, sonames)
+        if not lacking and not others:
             _note(considered, Considered(label, directory, "has it"))
             return directory, tuple(considered)
         verdict = "has no " + " and no ".join(lacking) if os.path.isdir(directory) else "no such directory"
+        if others:
+            verdict = "has " + " and ".join(others)
         _note(considered, Considered(label, directory, verdict))
     return None, tuple(considered)
+
+
+def _of_another_soname(directory: str, sonames: Sequence[str]) -> List[str]:
+    """Files called by a name that they do not declare: opened by path, they answer to nobody who asks for that name."""
+    found: List[str] = []
+    for soname in sonames:
+        try:
+            declared = elf.read(os.path.join(directory, soname)).soname
+        except (elf.ElfError, OSError):
+            continue  # said of the file itself, when it is its turn to be opened
+        if declared != soname:
+            found.append(f"{soname} with {f'SONAME {declared}' if declared else 'no SONAME'}")
+    return found
 
 
 def _note(considered: List[Considered], place: Considered) -> None:

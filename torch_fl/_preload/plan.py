@@ -88,8 +88,10 @@ def make_plan(sources: Sources) -> Plan:
     The operator library's directory is searched for in `package_places`, the CUDA-compat pair in
     `compat_places`; the first directory that holds the whole pair wins, because the two are built together.
     """
-    package, package_search = first_holding(package_places(sources), (catalog.OP_LIBRARY.soname,))
-    compat, compat_search = first_holding(compat_places(sources, package), catalog.COMPAT_PAIR)
+    package, package_search = first_holding(
+        package_places(sources), (catalog.OP_LIBRARY.soname,), secure=sources.secure
+    )
+    compat, compat_search = _find_compat(sources, package)
     walk = _Walk(sources, package, compat, package_search, compat_search)
     # libxpurt.so.2 before the pair that needs it, the pair before every component.
     for soname in (catalog.RUNTIME.soname, *catalog.COMPAT_PAIR, catalog.OP_LIBRARY.soname):
@@ -107,6 +109,20 @@ def make_plan(sources: Sources) -> Plan:
         compat_search=compat_search,
         writable_by_others=tuple(sorted(path for path in directories if writable_by_others(path))),
     )
+
+
+def _find_compat(sources: Sources, package: Optional[str]) -> Tuple[Optional[str], Tuple[Considered, ...]]:
+    """The directory of the CUDA-compat pair. An older runtime that was linked to the newer name does not shadow it.
+
+    Where no pair declares its names, the first that is called by them is taken: the loader may yet find it by search.
+    """
+    for by_soname in (True, False):
+        found = first_holding(
+            compat_places(sources, package), catalog.COMPAT_PAIR, secure=sources.secure, by_soname=by_soname
+        )
+        if found[0] is not None:
+            break
+    return found
 
 
 class _Walk:
@@ -161,7 +177,7 @@ class _Walk:
             return (os.path.join(self.compat, soname) if self.compat else None), self.compat_search
         if soname == catalog.OP_LIBRARY.soname:
             return (os.path.join(self.package, soname) if self.package else None), self.package_search
-        directory, considered = first_holding(self.places(soname, needed_by), (soname,))
+        directory, considered = first_holding(self.places(soname, needed_by), (soname,), secure=self.sources.secure)
         return (os.path.join(directory, soname) if directory else None), considered
 
     def places(self, soname: str, needed_by: Optional[str]) -> Iterator[Tuple[str, str]]:

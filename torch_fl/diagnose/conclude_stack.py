@@ -167,7 +167,7 @@ def _incomplete(question: Question, installed: Installed, prediction: StackPredi
     problems.sort(key=lambda problem: problem.name != catalog.OP_LIBRARY.soname)  # what needs the others comes first
     quote = said or problems[0].error
     problems = [problem._replace(error=quote if n == 0 else None) for n, problem in enumerate(problems)]
-    return found + conclude.absent(
+    absent = conclude.absent(
         question,
         problems,
         lambda changes: _attempt(question, installed, changes),
@@ -176,6 +176,10 @@ def _incomplete(question: Question, installed: Installed, prediction: StackPredi
         decided.package,
         _named_in_vain(quote, decided),
     )
+    halves = _halves(decided.missing)
+    if halves and not any(finding.fix.commands for finding in absent):
+        return [*found, explain_places.split_pair(halves, decided.compat_search, quote, question.label(quote))]
+    return found + absent
 
 
 def _really_missing(missing: Sequence[plan.Missing]) -> Tuple[plan.Missing, ...]:
@@ -184,10 +188,20 @@ def _really_missing(missing: Sequence[plan.Missing]) -> Tuple[plan.Missing, ...]
     return tuple(absent or missing)
 
 
+def _halves(missing: Sequence[plan.Missing]) -> Tuple[str, ...]:
+    """Where the libraries of the CUDA-compat pair are, when nothing is missing but a directory that holds both."""
+    if {item.soname for item in missing} != set(catalog.COMPAT_PAIR) or not all(map(_is_somewhere, missing)):
+        return ()
+    return tuple(path for item in missing for path in _places_of(item))
+
+
 def _is_somewhere(item: plan.Missing) -> bool:
-    return any(
-        place.directory and os.path.isfile(os.path.join(place.directory, item.soname)) for place in item.considered
-    )
+    return bool(_places_of(item))
+
+
+def _places_of(item: plan.Missing) -> Tuple[str, ...]:
+    paths = (os.path.join(place.directory, item.soname) for place in item.considered if place.directory)
+    return tuple(path for path in paths if os.path.isfile(path))
 
 
 def _dangling(item: plan.Missing) -> Optional[str]:

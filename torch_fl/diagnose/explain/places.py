@@ -6,6 +6,7 @@ import os
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, facts
+from torch_fl._preload.places import IGNORED, Considered
 from torch_fl.diagnose.cure import Cure, Imported
 from torch_fl.diagnose.escape import shell_word
 from torch_fl.diagnose.explain import words
@@ -102,7 +103,7 @@ def missing_library(
             *_in_order(aside),
         ),
         cause,
-        Fix(cure),
+        _in_secure_mode(hunt.looked) or Fix(cure),
     )
 
 
@@ -221,7 +222,7 @@ def not_on_search_path(
             *after,
         ),
         _why_not_searched(problems, places) if first is None else _why_imported(problems, first),
-        _fix(cure, places) if first is None else _import_before(first),
+        _import_before(first) if first is not None else _in_secure_mode(hunt.looked) or _fix(cure, places),
     )
 
 
@@ -257,6 +258,16 @@ def _why_imported(problems: Sequence[facts.MissingLibrary], first: Imported) -> 
 def _import_before(first: Imported) -> Fix:
     then = ", and cure what the loader would say then" if first.remaining else ""
     return Fix(f"import {first.package} before it in the same program{then}")
+
+
+def _in_secure_mode(looked: Sequence[Considered]) -> Optional[Fix]:
+    """What helps where no variable does; None where variables count."""
+    if all(place.verdict != IGNORED for place in looked):
+        return None
+    return Fix(
+        "start Python without setuid and without file capabilities, so that variables that name directories count, or "
+        "install the vendor packages into this interpreter's site-packages"
+    )
 
 
 def _fix(cure: Cure, places: Sequence[str]) -> Fix:
@@ -321,3 +332,40 @@ def broken_link(
         "the file behind the link was removed or renamed, or the link was copied without it",
         Fix(text, commands),
     )
+
+
+register(
+    Page(
+        "split-pair",
+        "no directory holds both libraries of the CUDA-compat runtime",
+        "The driver and the runtime of the CUDA-compat layer are both on this machine, in different directories. "
+        "torch_fl opens them only from one directory.",
+        "The two are built together and call each other's internals. A driver of one release under a runtime of "
+        "another loads without a word and fails later.",
+        "docs/design.md, the plan",
+        "Reinstall the package that carries both: the vendor torch package or xcudart. Copying one of them to the "
+        "other is right only if both are of one release.",
+    )
+)
+
+
+def split_pair(halves: Sequence[str], looked: Sequence[Considered], error: Optional[str], label: str) -> Finding:
+    """`halves`: the files that were found, each without the other beside it."""
+    return Finding(
+        "split-pair",
+        Severity.ERROR,
+        catalog.CUDA_RUNTIME.soname,
+        f"no directory holds both {' and '.join(catalog.COMPAT_PAIR)}",
+        (
+            Evidence("found", tuple(Fact(path, f"{_lacks(path)} is not beside it") for path in halves)),
+            *words.own_search(looked),
+            *words.quoted(error, label),
+        ),
+        "the two are built together and call each other's internals, so torch_fl takes both from one directory; a copy "
+        "or a removal that was not finished leaves them apart",
+        Fix("reinstall the vendor torch package or xcudart; either carries both"),
+    )
+
+
+def _lacks(path: str) -> str:
+    return next(soname for soname in catalog.COMPAT_PAIR if soname != os.path.basename(path))
