@@ -1,6 +1,7 @@
 # make demo    from a clone to a trained network on the emulated Kunlun stack
 # make test    everything that must pass; .ci/run calls it
 # make sweep   the loader model against every shared object at hand; make fuzz, make test-pythons
+# make soak    1,000 imports of torch_fl, each in a fresh process; how many failed. Half an hour.
 # make setup   what both need: .venv, the emulated SDK, the native build
 # make bench   ratios against named peers; make lint, make generate, make clean
 
@@ -17,7 +18,7 @@ export XCUDART_ROOT ?= $(SDK)/xcudart
 
 SWEEP := build/sweep
 
-.PHONY: setup demo test bench lint tidy generate clean native sweep fuzz test-pythons
+.PHONY: setup demo test bench lint tidy generate clean native sweep fuzz soak test-pythons
 
 setup: native
 
@@ -36,6 +37,9 @@ sweep: $(VENV)/.registered $(SWEEP)/.installed
 # 100,000 damaged ELF files through the reader and the resolver. Minutes.
 fuzz: $(VENV)/.registered
 	$(PY) -m tests.loader.fuzz
+
+soak: setup
+	$(PY) -m tests.soak
 
 # The part that needs no torch, on every Python that is installed; 3.8 and one newer than 3.11 have to be.
 test-pythons: $(VENV)/.registered
