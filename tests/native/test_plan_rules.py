@@ -113,6 +113,17 @@ def test_a_whole_pair_elsewhere_is_named_although_one_is_split(copy: Travelled, 
     assert use(copy, **{DIRECTORIES: str(directory)}) == WORKS
 
 
+def test_a_pair_without_sonames_is_passed_over_while_there_is_a_whole_one(copy: Travelled) -> None:
+    without_soname(nested(copy) / "libcudart.so.12")
+    assert use(copy) == WORKS
+    shutil.rmtree(copy.sdk / "xcudart")
+    codes, first, _ = refusal(copy)
+    assert codes == "no-soname"
+    assert first == (
+        f"torch_fl does not load: {nested(copy)}/libcudart.so.12 has no SONAME, and others ask for libcudart.so.12"
+    )
+
+
 def test_the_runtime_in_another_directory_than_the_pair_serves(copy: Travelled) -> None:
     for directory in (nested(copy), copy.sdk / "xcudart" / "lib"):
         (directory / "libxpurt.so.2").unlink()

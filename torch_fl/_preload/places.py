@@ -194,7 +194,7 @@ def first_holding(
 
     by_soname   a file counts only if it also declares the name it is called by
     """
-    considered: List[Considered] = []
+    considered: Dict[Tuple[str, str], Considered] = {}
     for label, directory in places:
         if not directory:
             # Labels in capitals are variables; in secure mode their directories do not count (named_by_user).
@@ -206,12 +206,12 @@ def first_holding(
         others = [] if lacking or not by_soname else _of_another_soname(directory, sonames)
         if not lacking and not others:
             _note(considered, Considered(label, directory, "has it"))
-            return directory, tuple(considered)
+            return directory, tuple(considered.values())
         verdict = "has no " + " and no ".join(lacking) if os.path.isdir(directory) else "no such directory"
         if others:
             verdict = "has " + " and ".join(others)
         _note(considered, Considered(label, directory, verdict))
-    return None, tuple(considered)
+    return None, tuple(considered.values())
 
 
 def _of_another_soname(directory: str, sonames: Sequence[str]) -> List[str]:
@@ -227,12 +227,9 @@ def _of_another_soname(directory: str, sonames: Sequence[str]) -> List[str]:
     return found
 
 
-def _note(considered: List[Considered], place: Considered) -> None:
+def _note(considered: Dict[Tuple[str, str], Considered], place: Considered) -> None:
     """Append, once: the same directory reached by two labels is one place, and "not set" is said once a variable."""
-    for known in considered:
-        if known.directory == place.directory and (place.directory or known.label == place.label):
-            return
-    considered.append(place)
+    considered.setdefault(("", place.directory) if place.directory else (place.label, ""), place)
 
 
 def writable_by_others(directory: str) -> bool:
