@@ -11,7 +11,19 @@ from collections.abc import Callable
 from torch_fl._preload import facts
 from torch_fl._preload.places import Considered
 from torch_fl.diagnose.cure import Change, Cure
-from torch_fl.diagnose.explain import files, mismatch, places, python, refusals, stack, symbols, trials, versions, words
+from torch_fl.diagnose.explain import (
+    files,
+    mismatch,
+    modules,
+    places,
+    python,
+    refusals,
+    stack,
+    symbols,
+    trials,
+    versions,
+    words,
+)
 from torch_fl.diagnose.finding import Fact, Finding, Prediction
 from torch_fl.diagnose.hunt import Candidate, Hunt
 from torch_fl.diagnose.trial import Attempt
@@ -284,6 +296,14 @@ def extension_not_built() -> Finding:
         "/home/dev/Torch-FL/torch_fl", (".cpython-310-x86_64-linux-gnu.so", ".abi3.so", ".so"), stray, PYTHON,
         "/home/dev/Torch-FL", "No module named 'torch_fl._C'",
     )  # fmt: skip
+
+
+@case
+def shadowed_package() -> Finding:
+    behind = f"{SITE}/vllm/_C.cpython-310-x86_64-linux-gnu.so"
+    checkout = "/home/dev/vllm"
+    origin = modules.WORKING_DIRECTORY
+    return modules.shadowed_package("vllm._C", f"{checkout}/vllm", (), behind, SITE, checkout, origin)
 
 
 @case

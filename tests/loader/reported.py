@@ -10,6 +10,7 @@ import importlib.machinery
 import os
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -61,7 +62,7 @@ class Place(NamedTuple):
         return own
 
     def user_site(self) -> Path:
-        """The site-packages of the user's home, which comes before the environment's as it does for conda's Python."""
+        """The site-packages of the user's home, which a container shares with its host."""
         configuration = self.prefix / "pyvenv.cfg"
         text = configuration.read_text().replace(
             "include-system-site-packages = false", "include-system-site-packages = true"
@@ -86,6 +87,18 @@ class Place(NamedTuple):
         for depth in range(len(packages)):
             (site or self.site).joinpath(*packages[: depth + 1], "__init__.py").touch()
         return make_so(directory / (name + suffix), source=MODULE.format(name=name) + calling(*uses), **options)
+
+
+def whole(root: Path) -> Place:
+    """An installation that is no virtual environment, as conda's: for PYTHONHOME, with site-packages of its own."""
+    place = Place(root)
+    place.site.mkdir(parents=True)
+    place.python.parent.mkdir()
+    place.python.symlink_to(Path(sys.executable).resolve())
+    for entry in Path(sysconfig.get_path("stdlib")).iterdir():
+        if entry.name != place.site.name:
+            (place.site.parent / entry.name).symlink_to(entry)
+    return place
 
 
 def make(root: Path) -> Place:

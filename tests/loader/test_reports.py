@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests import child
+from tests.golden.machine import provokes
 from tests.loader import reported
-from tests.loader.reported import SHAPES, Build, Place, Shape, library, make, name
+from tests.loader.reported import SHAPES, Build, Place, Shape, library, make, name, whole
 
 ROOT = Path(__file__).resolve().parents[2]
 BARE = """
@@ -92,6 +95,108 @@ def test_the_check_up_of_the_file(place: Place, build: Build) -> None:
         assert python(place, shape, BARE, shape.after, shape.module) == "imported"
 
 
+# --- modules that Python does not find ----------------------------------------------------------------------------
+
+
+class Start(NamedTuple):
+    """How an interpreter is started."""
+
+    place: Place
+    cwd: Path
+    python_path: tuple[Path, ...] = ()
+    variables: Mapping[str, str] = MappingProxyType({})
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        path = ":".join(map(str, (*self.python_path, ROOT)))
+        env = child.minimal_environment(PYTHONPATH=path, **self.variables)
+        command = [self.place.python, *arguments]
+        return subprocess.run(command, env=env, cwd=self.cwd, capture_output=True, text=True, timeout=60)
+
+
+class Unfound(NamedTuple):
+    """A module whose file is there, for another interpreter or behind another copy of its package.
+
+    seen     a file, and what is seen of it
+    help     how the advice begins
+    healed   a start in which the advice was followed; None where it is not a matter of the start
+    """
+
+    start: Start
+    code: str
+    message: str
+    seen: tuple[Path, str]
+    help: str
+    healed: Start | None = None
+
+
+def another_python(place: Place) -> Unfound:  # vllm-project/vllm #1814, SELinuxProject/selinux #503
+    other = place.extension("vllm._C", suffix=".cpython-36m-x86_64-linux-gnu.so")
+    message = f"vllm._C is built for another Python than CPython {platform.python_version()}"
+    seen = (other, "of another interpreter")
+    return Unfound(Start(place, place.root), "python-tag-mismatch", message, seen, "install vllm for this interpreter")
+
+
+def hidden(start: Start, healed: Start, first: Path, suffix: str | None, help: str) -> Unfound:
+    """A package before the installed one, with an extension of that suffix or none."""
+    built = start.place.extension("vllm._C")
+    (first / "vllm").mkdir(parents=True)
+    (first / "vllm" / "__init__.py").touch()
+    seen = (built, "for this interpreter, and not reached")
+    if suffix:
+        seen = (start.place.extension("vllm._C", site=first, suffix=suffix), "of another interpreter")
+    message = f"vllm is imported from {first}/vllm, which has no _C and hides the copy that has one"
+    return Unfound(start, "shadowed-package", message, seen, help, healed)
+
+
+def source_checkout(place: Place) -> Unfound:  # vllm-project/vllm #4229, Ascend/pytorch #24
+    checkout = place.root / "checkout"
+    return hidden(Start(place, checkout), Start(place, place.root), checkout, None, "start Python in another directory")
+
+
+def module_system_of_another_python(place: Place) -> Unfound:  # ContinuumIO/anaconda-issues #314
+    software = place.root / "software" / "numpy" / "1.9.0"
+    start = Start(place, place.root, (software,))
+    suffix = ".cpython-27mu-x86_64-linux-gnu.so"
+    return hidden(start, Start(place, place.root), software, suffix, f"take {software} out of PYTHONPATH")
+
+
+def home_directory_before_the_installation(place: Place) -> Unfound:  # spinalcordtoolbox/spinalcordtoolbox #3067
+    conda = whole(place.root / "conda")
+    home = {"PYTHONHOME": str(conda.prefix), "PYTHONUSERBASE": str(conda.root / "home")}
+    first = conda.root / "home" / conda.site.relative_to(conda.prefix)
+    healed = Start(conda, place.root, (), {**home, "PYTHONNOUSERSITE": "1"})
+    suffix = ".cpython-36m-x86_64-linux-gnu.so"
+    return hidden(Start(conda, place.root, (), home), healed, first, suffix, "start Python with -s")
+
+
+UNFOUND = (another_python, source_checkout, module_system_of_another_python, home_directory_before_the_installation)
+
+
+@provokes("shadowed-package")
+@pytest.mark.parametrize("build", UNFOUND, ids=name)
+def test_a_module_that_python_does_not_find(place: Place, build: Callable[[Place], Unfound]) -> None:
+    case = build(place)
+    importing, checking = ("-c", BARE, "vllm._C"), ("-m", "torch_fl.diagnose", "check", "--json", "vllm._C")
+    said, done = case.start.run(*importing), case.start.run(*checking)
+    assert done.returncode == 1, done
+    (finding,) = json.loads(done.stdout)["findings"]
+    seen = [fact[1:] for fact in described(finding)]
+    assert (finding["code"], finding["message"]) == (case.code, case.message)
+    assert (str(case.seen[0]), case.seen[1]) in seen
+    assert ("", said.stdout.strip()) in seen
+    assert finding["fix"]["text"].startswith(case.help)
+    if case.healed is not None:
+        assert case.healed.run(*importing).stdout.strip() == "imported"
+        assert case.healed.run(*checking).returncode == 0
+
+
+def test_a_module_that_is_not_there_at_all_stays_a_wrong_target(place: Place) -> None:
+    place.extension("vllm._C")
+    done = Start(place, place.root).run("-m", "torch_fl.diagnose", "check", "vllm._nothing")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "vllm._nothing is neither a file nor a module that this interpreter can import" in done.stderr
+
+
 # --- in a program -------------------------------------------------------------------------------------------------
 
 
@@ -115,8 +220,7 @@ def program(place: Place, shape: Shape, *lines: str) -> subprocess.CompletedProc
     return subprocess.run(command, env=environment(shape), cwd="/", capture_output=True, text=True, timeout=120)
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """What a program makes of a failed import, and its last own line."""
 
     title: str

@@ -22,7 +22,7 @@ DIAGNOSE_LAYERS = (
     {"predict"},
     {"providers"},
     {"unfit"},
-    {"conclude"},
+    {"conclude", "unimportable"},
     {"conclude_stack"},
     {"render_text", "render_json", "pages"},
     {"failure"},

@@ -12,7 +12,7 @@ from typing import Any, List, NoReturn, Optional, Sequence
 
 from torch_fl._version import VERSION
 from torch_fl.diagnose import pyside
-from torch_fl.diagnose.finding import PAGES, TRIAL_TIMEOUT, Outcome, Report
+from torch_fl.diagnose.finding import PAGES, TRIAL_TIMEOUT, Finding, Outcome, Report
 
 PROGRAM = "torch_fl.diagnose"
 COMMANDS = ("check", "explain", "run")
@@ -110,18 +110,26 @@ def _progress(line: str) -> None:
 
 
 def _check(options: argparse.Namespace, directory: Optional[str]) -> int:
-    try:
-        targets = [resolve_target(target) for target in options.targets]
-    except TargetError as error:
-        sys.stderr.write(f"{PROGRAM}: error: {error}\n")
-        return FAILED
     from torch_fl.diagnose.examination import Examination
 
     case = Examination(directory, not options.no_trial, options.timeout, _progress)
-    if targets:
+    targets: List[str] = []
+    unimportable: List[Finding] = []
+    for target in options.targets:
+        try:
+            targets.append(resolve_target(target))
+        except TargetError as error:
+            from torch_fl.diagnose.unimportable import explain
+
+            finding = explain(target, case.here.environment)
+            if finding is None:
+                sys.stderr.write(f"{PROGRAM}: error: {error}\n")
+                return FAILED
+            unimportable.append(finding)
+    if options.targets:
         from torch_fl.diagnose.targets import examine
 
-        report = examine(case, targets)
+        report = examine(case, targets, unimportable)
     else:
         from torch_fl.diagnose.checks import run
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from torch_fl.diagnose.trial import Attempt
 
 
-def examine(case: Examination, targets: Sequence[str]) -> Report:
-    """A prediction and a trial for each file."""
-    results: List[CheckResult] = []
+def examine(case: Examination, targets: Sequence[str], unimportable: Sequence[Finding] = ()) -> Report:
+    """A prediction and a trial for each file. `unimportable`: what was found of modules that have none."""
+    results = [CheckResult(finding.subject, Outcome.FOUND, finding.code) for finding in unimportable]
     reports: List[TargetReport] = []
-    found: List[Finding] = []
+    found: List[Finding] = list(unimportable)
     for path in targets:
         try:
             report, findings = one_target(case, path)

@@ -6,6 +6,7 @@
     symbols    every file is found, and a symbol is not
     versions   a library is not the one that was linked against
     refusals   the host does not allow the load
+    modules    a package is imported from another place
     python     interpreter, torch and the extension module
     stack      the vendor's stack as a whole
     trials     what the child process saw
@@ -14,6 +15,17 @@ Importing this package fills the registry of codes, each with the long explanati
 docs/diagnostics.md show.
 """
 
-from torch_fl.diagnose.explain import files, mismatch, places, python, refusals, stack, symbols, trials, versions
+from torch_fl.diagnose.explain import (
+    files,
+    mismatch,
+    modules,
+    places,
+    python,
+    refusals,
+    stack,
+    symbols,
+    trials,
+    versions,
+)
 
-__all__ = ["files", "mismatch", "places", "python", "refusals", "stack", "symbols", "trials", "versions"]
+__all__ = ["files", "mismatch", "modules", "places", "python", "refusals", "stack", "symbols", "trials", "versions"]
