@@ -13,6 +13,7 @@ from torch_fl._preload.places import Considered
 from torch_fl.diagnose.cure import Change, Cure
 from torch_fl.diagnose.explain import (
     files,
+    leftovers,
     mismatch,
     modules,
     places,
@@ -142,6 +143,12 @@ def split_pair() -> Finding:
     )
     halves = (f"{other}/libxpucuda.so", f"{COMPAT}/libcudart.so.12")
     return places.split_pair(halves, looked, not_found("libcudart.so.12"), words.SAID)
+
+
+@case
+def stale_process() -> Finding:
+    kept = (Fact(f"{COMPAT}/libxpurt.so.2", "mapped"), Fact(f"{PACKAGE}/libxpu_dnn.so", "mapped, and replaced since"))
+    return leftovers.stale_process(EXTENSION, kept, f"{OP_LIBRARY}: undefined symbol: xpu_dnn_softmax")
 
 
 @case

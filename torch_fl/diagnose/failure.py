@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import List
+from typing import Dict, List
 
 from torch_fl._preload import hook, host
 from torch_fl._preload.errors import LoadError
 from torch_fl.diagnose import conclude_stack, predict, pyside, render_text
 from torch_fl.diagnose.escape import shell_word, visible
-from torch_fl.diagnose.explain import trials
-from torch_fl.diagnose.finding import Finding
+from torch_fl.diagnose.explain import leftovers, trials
+from torch_fl.diagnose.finding import Fact, Finding
 from torch_fl.diagnose.pyside import Installed, interpreter_version
 from torch_fl.diagnose.unfit import Question
 
@@ -35,7 +35,29 @@ def explain_failure(failure: hook.Failure) -> List[Finding]:
     question = Question(host.current().replace(mapped=()), sources, said)
     prediction = predict.stack(question.host, sources, installed.torch, installed.extension)
     found = conclude_stack.libraries(question, installed, prediction)
-    return found or [trials.loader_refused(failure.path or failure.name, said, installed.python)]
+    if found:
+        return found
+    kept = _kept(failure, host.current())
+    if prediction.complete and kept:
+        return [leftovers.stale_process(failure.path or failure.name, kept, said)]
+    return [trials.loader_refused(failure.path or failure.name, said, installed.python)]
+
+
+def _kept(failure: hook.Failure, here: host.Host) -> List[Fact]:
+    """Vendor libraries that were in the process before this attempt, and whether their files are still the same."""
+    mapped = {item.name: (item.device, item.inode) for item in here.mapped if item.name}
+    first: Dict[str, bool] = {}
+    for opened in failure.opened:
+        first.setdefault(opened.path, opened.before)
+    rows: List[Fact] = []
+    for path in (path for path, before in first.items() if before):
+        try:
+            status = os.stat(path)
+            replaced = mapped.get(path, (status.st_dev, status.st_ino)) != (status.st_dev, status.st_ino)
+        except OSError:
+            replaced = True
+        rows.append(Fact(path, "mapped, and replaced since" if replaced else "mapped"))
+    return rows
 
 
 def load_error(failure: hook.Failure) -> LoadError:

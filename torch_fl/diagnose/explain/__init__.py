@@ -8,6 +8,7 @@
     refusals   the host does not allow the load
     modules    a package is imported from another place
     python     interpreter, torch and the extension module
+    leftovers  what a process keeps from an earlier load
     stack      the vendor's stack as a whole
     trials     what the child process saw
 
@@ -17,6 +18,7 @@ docs/diagnostics.md show.
 
 from torch_fl.diagnose.explain import (
     files,
+    leftovers,
     mismatch,
     modules,
     places,
@@ -28,4 +30,16 @@ from torch_fl.diagnose.explain import (
     versions,
 )
 
-__all__ = ["files", "mismatch", "modules", "places", "python", "refusals", "stack", "symbols", "trials", "versions"]
+__all__ = [
+    "files",
+    "leftovers",
+    "mismatch",
+    "modules",
+    "places",
+    "python",
+    "refusals",
+    "stack",
+    "symbols",
+    "trials",
+    "versions",
+]
