@@ -152,7 +152,20 @@ def variable_of_ours_set_in_the_program(tree: Travelled) -> Healthy:
     return Healthy({"FLAGOS_KUNLUNXIN_XDNN_LIB_DIR": str(package)}, before, ("stale-rpath", "stale-rpath"))
 
 
+# vllm-project/vllm #13040
+def component_replaced_under_a_running_program(tree: Travelled) -> Healthy:
+    """The process has mapped the old file, which /proc calls `... (deleted)` since an upgrade put another there."""
+    mapped = str(tree.package / "libxpu_dnn.so")
+    before = (
+        f"import ctypes, os, shutil; ctypes.CDLL({mapped!r})\n"
+        f"shutil.copy({mapped!r}, {mapped!r} + '.new'); os.replace({mapped!r} + '.new', {mapped!r})\n"
+        f"assert {mapped!r} + ' (deleted)' in open('/proc/self/maps').read()"
+    )
+    return Healthy(before=before)
+
+
 HEALTHY = (
+    component_replaced_under_a_running_program,
     foreign_run_path_entries_beside_the_good_ones,
     run_path_of_a_build_machine,
     packages_in_two_roots,
