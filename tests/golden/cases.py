@@ -17,6 +17,7 @@ from torch_fl.diagnose.explain import (
     mismatch,
     modules,
     places,
+    process,
     python,
     refusals,
     stack,
@@ -333,6 +334,23 @@ def torch_mismatch() -> Finding:
 @case
 def cuda_torch() -> Finding:
     return python.cuda_torch("2.13.0+cu126", f"{SITE}/torch/lib/libc10_cuda.so", "libcudart.so.12", "2.13", PYTHON)
+
+
+@case
+def source_shadows_install() -> Finding:
+    installed = f"{OWN}/_C.cpython-310-x86_64-linux-gnu.so"
+    text = "No module named 'torch_fl._C'"
+    return python.source_shadows_install("/home/dev/torch_fl/torch_fl", installed, SITE, PYTHON, text)
+
+
+@case
+def sub_interpreter() -> Finding:
+    return process.sub_interpreter(PYTHON)
+
+
+@case
+def privateuse_taken() -> Finding:
+    return process.privateuse_taken("npu", f"{SITE}/torch_npu/npu/__init__.py", PYTHON)
 
 
 @case

@@ -202,10 +202,13 @@ def make_library(stack: Stack, runpath: str = RUNPATH, source: str = "", needed:
     make_so(stack.library, soname="libtorch_fl.so", needed=names, runpath=runpath, source=source)
 
 
-def set_torch(stack: Stack, version: str) -> None:
-    """The version of the stand-in torch."""
-    for name in ("__init__.py", "version.py"):
-        (stack.site / "torch" / name).write_text(f"__version__ = '{version}'\n")
+def set_torch(stack: Stack, version: str, owner: str = "privateuseone") -> None:
+    """The version of the stand-in torch, and the name that its PrivateUse1 device has."""
+    (stack.site / "torch" / "version.py").write_text(f"__version__ = '{version}'\n")
+    (stack.site / "torch" / "__init__.py").write_text(
+        "import sys\nfrom .version import __version__\n_C = sys.modules[__name__]\n"
+        f"def _get_privateuse1_backend_name():\n    return '{owner}'\n"
+    )
 
 
 def set_devices(stack: Stack, expression: str) -> None:

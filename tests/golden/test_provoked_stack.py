@@ -23,6 +23,7 @@ from tests.golden.machine import (
     SUFFIX,
     CheckUp,
     Machine,
+    check,
     facts_of,
     make_library,
     provokes,
@@ -269,6 +270,66 @@ def test_a_cuda_build_of_torch_with_the_same_soname(machine: Machine) -> None:
 def test_a_cuda_build_of_torch_with_another_soname_is_fine(machine: Machine) -> None:
     make_so(machine.stack.site / "torch" / "lib" / "libc10_cuda.so", needed=["libcudart.so.13"])
     assert machine.check("--no-trial").codes == []
+
+
+def test_a_torch_with_the_string_of_before_gcc_5(machine: Machine) -> None:
+    library = machine.stack.site / "torch" / "lib" / "libc10.so"
+    make_so(library, source="int _ZN3c105ErrorC1ENS_14SourceLocationESs;")
+    finding = machine.check("--no-trial").only("torch-mismatch")
+    assert (str(library), "_GLIBCXX_USE_CXX11_ABI=0") in facts_of(finding, "compared")
+    assert "error[torch-mismatch]" in machine.error()
+
+
+@provokes("source-shadows-install")
+def test_a_checkout_without_an_extension_in_front_of_an_installed_package(machine: Machine, tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(machine.stack.package, checkout / "torch_fl", ignore=shutil.ignore_patterns("*.so"))
+    (checkout / "setup.py").touch()
+    finding = check(python_path=[checkout, machine.stack.site]).only("source-shadows-install")
+    assert facts_of(finding, "Python searched")[1][0] == str(machine.stack.extension)
+    variables = minimal_environment(PYTHONPATH=f"{checkout}:{machine.stack.site}")
+    shadowed = child.run(f"{NOT_THE_CHECKOUT}import torch_fl", env=variables)
+    assert f"the source checkout {checkout / 'torch_fl'} hides the installed torch_fl" in shadowed.stderr
+    assert "circular" not in shadowed.stderr
+    # As advised: the checkout neither in PYTHONPATH nor the working directory.
+    assert machine.import_it().check().stdout == "2\n"
+
+
+# --- the process -------------------------------------------------------------------------------------------------
+
+IN_ANOTHER_INTERPRETER = """
+import sys
+sys.path[:0] = [SITE]
+try:
+    import torch_fl
+except ImportError as error:
+    print([f.code for f in error.findings], str(error).splitlines()[0])
+"""
+
+
+@provokes("sub-interpreter")
+def test_a_sub_interpreter_is_refused_before_anything_is_opened(machine: Machine) -> None:
+    module = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    code = IN_ANOTHER_INTERPRETER.replace("SITE", repr(str(machine.stack.site)))
+    snippet = (
+        f"import {module} as interpreters\n"
+        f"interpreters.run_string(interpreters.create(), {code!r})\n"
+        "print(any('xpu' in line for line in open('/proc/self/maps')))\n"
+    )
+    refused, opened = child.run(snippet, env=minimal_environment(), cwd="/").check().stdout.splitlines()
+    assert refused == (
+        "['sub-interpreter'] torch_fl does not load: torch_fl is imported in a sub-interpreter, "
+        "where PyTorch does not work"
+    )
+    assert opened == "False"
+
+
+@provokes("privateuse-taken")
+def test_a_torch_whose_privateuse1_is_another_backends(machine: Machine) -> None:
+    set_torch(machine.stack, "2.13.0", owner="npu")
+    text = machine.error()
+    assert text.startswith("LoadError: torch_fl does not load: the backend npu has PyTorch's PrivateUse1 device")
+    assert "no module is registered" in text
 
 
 # --- devices and vendor code -------------------------------------------------------------------------------------

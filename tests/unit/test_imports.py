@@ -42,7 +42,9 @@ PRELOAD_ONLY_DOWN = {
     "places": {"catalog", "elf", "host"},
     "load": {"plan"},
     "symbol_edges": {"elf", "elf_format", "elf_symbols", "facts", "lookup", "plan", "process", "resolve"},
-    "hook": {"catalog", "host", "load", "plan", "places", "resolve", "symbol_edges"},
+    "torch_side": {"catalog", "elf", "elf_format"},
+    "hook": {"catalog", "host", "load", "plan", "places", "resolve", "symbol_edges", "torch_side"},
+    "finder": {"hook"},
 }
 
 STANDARD_LIBRARY_ONLY = ("_preload", "diagnose")
@@ -208,7 +210,8 @@ print(*sorted(set(sys.modules) - before))
     new = set(done.stdout.split())
     assert not new & {"subprocess", "importlib.metadata", "dataclasses", "ctypes", "inspect", "ast", "elftools"}
     ours = {name.rpartition(".")[2] for name in new if name.startswith("torch_fl._preload.")}
-    assert ours == {"catalog", "elf", "elf_format", "errors", "hook", "host", "load", "places", "plan", "process_image"}
+    on_the_way = {"catalog", "elf", "elf_format", "host", "load", "places", "plan", "process_image"}
+    assert ours == {"errors", "finder", "hook", "torch_side", *on_the_way}
 
 
 def test_a_prediction_imports_only_the_standard_library(tmp_path: Path) -> None:

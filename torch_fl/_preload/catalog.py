@@ -89,6 +89,9 @@ OP_HEADER = "include/xdnn_pytorch/xdnn_pytorch.h"
 TORCH_CUDA_LIBRARY: Tuple[str, ...] = ("lib", "libc10_cuda.so")
 """Below torch's directory: only a CUDA build of torch has it, and it names the CUDA runtime that torch uses."""
 
+TORCH_BASE_LIBRARY: Tuple[str, ...] = ("lib", "libc10.so")
+"""Below torch's directory: its smallest library, whose symbols show which std::string it was built with."""
+
 # Variables. The first of each is what a message advises.
 XDNN_DIRECTORIES_VARIABLE = "FLAGOS_KUNLUNXIN_XDNN_LIB_DIR"
 SDK_ROOT_VARIABLE = "XPU_ROOT"

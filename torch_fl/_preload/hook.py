@@ -1,24 +1,25 @@
-"""Loads torch_fl._C: the plan first, then the extension. A failure becomes a record that `diagnose` can explain."""
+"""What has to happen before torch_fl._C can be opened. A failure becomes a record that `diagnose` can explain."""
 
-import importlib
 import importlib.machinery
-import importlib.util
 import os
 import sys
 import warnings
 from typing import NamedTuple, Optional, Tuple
 
-from . import catalog, host, load, places
+from . import catalog, host, load, places, torch_side
 from .plan import Plan, make_plan
 
 EXTENSION = "torch_fl._C"
+DEVICE = "flagos"
+STAND_IN = "torch_fl_autoload"
+"""The module that `import torch` calls; a class of it stands for torch.flagos until the first use."""
 
 
 class Failure(NamedTuple):
     """Facts of a load that did not succeed.
 
-    stage      "torch" (not installed, or of another line), "extension" (no _C for this interpreter) or
-               "import" (the loader refused)
+    stage      "interpreter" (not the main one), "torch" (not installed, or one that cannot be used), "extension" (no
+               _C for this interpreter), "device" (PrivateUse1 has another owner) or "import" (the loader refused)
     text       what the loader or Python said, verbatim; empty when nothing was tried
     name       the module that was asked for
     path       the file at fault as Python names it, None when there is none
@@ -38,7 +39,7 @@ class Failure(NamedTuple):
 
 
 class LoadFailed(Exception):
-    """Carries a Failure from here to torch_fl/__init__, which words it. `__cause__` is the original ImportError."""
+    """Carries a Failure to whoever words it. `__cause__` is the original ImportError, if there was one."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
@@ -107,26 +108,22 @@ def plan_now(directory: Optional[str] = None) -> Plan:
 def preload() -> Preloaded:
     """Open the vendor libraries in order. An incomplete plan opens nothing: the loader's own word comes first.
 
-    Raises LoadFailed when torch or the extension is not there at all, when torch is of another minor line than
-    the one that _C was compiled against (its C++ interface differs, and a load that succeeds would crash later), or
-    when torch is a CUDA build that would share a SONAME with the vendor's runtime.
+    Raises LoadFailed when this is a sub-interpreter, when torch or the extension is not there at all, or when torch
+    is one that _C must not be loaded beside (see `_unusable`).
     """
     directory = package_directory()
-    torch = torch_directory()
+    if not load.in_main_interpreter():
+        raise LoadFailed(Failure("interpreter", "", EXTENSION, None, directory))
+    torch = torch_side.directory()
     if torch is None:
         raise LoadFailed(Failure("torch", "No module named 'torch'", "torch", None, directory))
     if extension_file(directory) is None:
         raise LoadFailed(Failure("extension", f"No module named '{EXTENSION}'", EXTENSION, None, directory))
     facts = sources(directory)
-    torch_version = str(places.read_record(os.path.join(torch, "version.py")).get("__version__", "unknown"))
-    built_for = str(facts.record.get("TORCH_VERSION", torch_version))
-    if torch_version.split(".")[:2] != built_for.split(".")[:2]:
-        text = f"torch {torch_version} is installed, and {EXTENSION} was built for torch {built_for}"
-        raise LoadFailed(Failure("torch", text, "torch", None, directory))
-    rival = places.cuda_torch(torch)
-    if rival is not None:
-        text = f"{rival} needs {catalog.CUDA_RUNTIME.soname}, which the vendor's stack has under the same SONAME"
-        raise LoadFailed(Failure("torch", text, "torch", rival, directory))
+    unusable = _unusable(torch, facts)
+    if unusable is not None:
+        text, path = unusable
+        raise LoadFailed(Failure("torch", text, "torch", path, directory))
     decided = make_plan(facts)
     for path in decided.writable_by_others:
         warnings.warn(
@@ -135,6 +132,25 @@ def preload() -> Preloaded:
     if not decided.complete:
         return Preloaded(decided, (), None)
     return carry_out(decided)
+
+
+def _unusable(torch: str, facts: places.Sources) -> Optional[Tuple[str, Optional[str]]]:
+    """Why the torch in a directory must not meet _C, and the file that shows it; None when it may.
+
+    Of another minor line, or with another std::string, than _C was compiled for: its C++ interface differs, and a
+    load that succeeds would crash later. A CUDA build that would share a SONAME with the vendor's runtime.
+    """
+    version = torch_side.version(torch)
+    built_for = str(facts.record.get("TORCH_VERSION", version))
+    if not torch_side.same_line(version, built_for):
+        return f"torch {version} is installed, and {EXTENSION} was built for torch {built_for}", None
+    old = torch_side.old_abi_library(torch)
+    if old is not None:
+        return f"{old} was built with _GLIBCXX_USE_CXX11_ABI=0, and {EXTENSION} with 1", old
+    rival = torch_side.cuda_library(torch)
+    if rival is not None:
+        return f"{rival} needs {catalog.CUDA_RUNTIME.soname}, which the vendor's stack has under the same SONAME", rival
+    return None
 
 
 def carry_out(decided: Plan) -> Preloaded:
@@ -151,19 +167,19 @@ def carry_out(decided: Plan) -> Preloaded:
     return Preloaded(extended, (*opened, *again), refused)
 
 
-def torch_directory() -> Optional[str]:
-    """The directory of the torch that is imported or would be; None when there is none."""
-    loaded = sys.modules.get("torch")
-    spec = loaded.__spec__ if loaded is not None else importlib.util.find_spec("torch")
-    return None if spec is None else next(iter(spec.submodule_search_locations or ()), "")
+def check_owner() -> None:
+    """Raises LoadFailed when another backend has PyTorch's PrivateUse1 device; torch is imported by now."""
+    owner = torch_side.other_owner(DEVICE, STAND_IN)
+    if owner is not None:
+        text = f"the backend {owner} has PyTorch's PrivateUse1 device"
+        path = torch_side.module_file(owner) or None
+        raise LoadFailed(Failure("device", text, owner, path, package_directory()))
 
 
-def import_extension(preloaded: Preloaded) -> None:
-    """Import torch_fl._C, torch being imported. Raises LoadFailed with the loader's text and what led to it."""
-    try:
-        importlib.import_module(EXTENSION)
-    except ImportError as error:
-        failure = Failure(
+def import_failure(error: ImportError, preloaded: Preloaded) -> LoadFailed:
+    """The loader, or the extension's own start, refused: its text and what led to it."""
+    return LoadFailed(
+        Failure(
             "import",
             str(error),
             error.name or EXTENSION,
@@ -173,7 +189,7 @@ def import_extension(preloaded: Preloaded) -> None:
             preloaded.opened,
             preloaded.refused,
         )
-        raise LoadFailed(failure) from error
+    )
 
 
 def extension_file(directory: str) -> Optional[str]:

@@ -65,6 +65,20 @@ def open_in_order(steps: Sequence[Step]) -> Tuple[Tuple[Opened, ...], Optional[O
     return tuple(opened), None
 
 
+def in_main_interpreter() -> bool:
+    """False in a sub-interpreter (PEP 734, mod_wsgi), where neither torch nor pybind11's modules work.
+
+    An interpreter of its own lock does not even import ctypes before Python 3.13.
+    """
+    try:
+        import ctypes
+    except ImportError:
+        return False
+    current, main = ctypes.pythonapi.PyInterpreterState_Get, ctypes.pythonapi.PyInterpreterState_Main
+    current.restype = main.restype = ctypes.c_void_p
+    return bool(current() == main())
+
+
 def _is_open(path: str) -> bool:
     """Whether the process has this file already. RTLD_NOLOAD changes nothing but a reference count."""
     import ctypes

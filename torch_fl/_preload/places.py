@@ -59,19 +59,6 @@ def read_record(path: str) -> Dict[str, object]:
     return found
 
 
-def cuda_torch(directory: str) -> Optional[str]:
-    """The library of a torch in `directory` that would share the SONAME of the vendor's CUDA-12-compat runtime.
-
-    A DT_NEEDED is satisfied by whatever is mapped under that SONAME (glibc elf/dl-load.c, _dl_map_object), so one of
-    the two would call the other's runtime. None for a torch without CUDA, or with one of another SONAME.
-    """
-    path = os.path.join(directory, *catalog.TORCH_CUDA_LIBRARY)
-    try:
-        return path if catalog.CUDA_RUNTIME.soname in elf.read(path).needed else None
-    except (elf.ElfError, OSError):
-        return None  # a CPU build has no such file
-
-
 def library_path(here: Host) -> Tuple[str, ...]:
     """LD_LIBRARY_PATH as the loader captured it: both separators, an empty element is the working directory.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import List, Optional, Sequence, Tuple
 
-from torch_fl._preload import catalog, facts, places, plan, resolve
+from torch_fl._preload import catalog, facts, places, plan, resolve, torch_side
 from torch_fl.diagnose import conclude, cure, predict, pyside
 from torch_fl.diagnose.cure import Change, Tried
 from torch_fl.diagnose.explain import mismatch, python, stack, symbols, trials
@@ -23,7 +23,7 @@ OWN_LIBRARY = "libtorch_fl.so"
 # --- the Python side ---------------------------------------------------------------------------------------------
 
 
-def extension(installed: Installed, text: str = "") -> List[Finding]:
+def extension(installed: Installed, search_path: Sequence[str], text: str = "") -> List[Finding]:
     """Findings for torch_fl._C; none when this interpreter has one. `text`: what Python said, when it did."""
     directory = installed.directory
     if installed.extension is not None or directory is None:
@@ -35,6 +35,9 @@ def extension(installed: Installed, text: str = "") -> List[Finding]:
     root = os.path.dirname(directory)
     checkout = root if os.path.isfile(os.path.join(root, "setup.py")) else None
     stray = _stray_builds(checkout) if checkout else ()
+    hidden = pyside.later_package(directory, search_path) if checkout and not stray else None
+    if hidden is not None:
+        return [python.source_shadows_install(directory, *hidden, installed.python, text)]
     return [python.extension_not_built(directory, suffixes, stray, installed.python, checkout, text)]
 
 
@@ -59,11 +62,14 @@ def torch(installed: Installed, built: str, search_path: Sequence[str], text: st
     if installed.torch is None:
         return [python.torch_missing(installed.python, pyside.searched(search_path), line, text)]
     version = installed.torch.version
-    if built and not pyside.same_line(version, built):
+    if built and not torch_side.same_line(version, built):
         return [
             python.torch_mismatch(version, installed.torch.directory, built, installed.record_path, installed.python)
         ]
-    rival = places.cuda_torch(installed.torch.directory)
+    old = torch_side.old_abi_library(installed.torch.directory)
+    if old is not None:
+        return [python.torch_old_abi(version, old, line, installed.python)]
+    rival = torch_side.cuda_library(installed.torch.directory)
     if rival is not None:
         return [python.cuda_torch(version, rival, catalog.CUDA_RUNTIME.soname, line, installed.python)]
     return []

@@ -10,7 +10,7 @@ from torch_fl._preload import hook, host
 from torch_fl._preload.errors import LoadError
 from torch_fl.diagnose import conclude_stack, predict, pyside, render_text
 from torch_fl.diagnose.escape import shell_word, visible
-from torch_fl.diagnose.explain import leftovers, trials
+from torch_fl.diagnose.explain import leftovers, process, trials
 from torch_fl.diagnose.finding import Fact, Finding
 from torch_fl.diagnose.pyside import Installed, interpreter_version
 from torch_fl.diagnose.unfit import Question
@@ -18,6 +18,10 @@ from torch_fl.diagnose.unfit import Question
 
 def explain_failure(failure: hook.Failure) -> List[Finding]:
     """Findings for a load that did not succeed, most telling first; at least one."""
+    if failure.stage == "interpreter":
+        return [process.sub_interpreter(sys.executable)]
+    if failure.stage == "device":
+        return [process.privateuse_taken(failure.name, failure.path or "", sys.executable)]
     sources = hook.sources(failure.package_directory)._replace(mapped={})
     installed = Installed(
         failure.package_directory,
@@ -28,7 +32,7 @@ def explain_failure(failure: hook.Failure) -> List[Finding]:
     )
     built = str(sources.record.get("TORCH_VERSION", ""))
     found = conclude_stack.torch(installed, built, sys.path, failure.text if failure.stage == "torch" else "")
-    found += conclude_stack.extension(installed, failure.text if failure.stage == "extension" else "")
+    found += conclude_stack.extension(installed, sys.path, failure.text if failure.stage == "extension" else "")
     if found:
         return found
     said = failure.refused.text if failure.refused is not None else failure.text

@@ -124,7 +124,7 @@ def dead_entries(lookups: Iterable[facts.Lookup]) -> Tuple[str, ...]:
 def _package_roots(sources: Sources) -> Iterator[str]:
     """Entries of sys.path that hold packages. Path hooks of editable installations are entries too, not directories."""
     for entry in sources.search_path:
-        if os.path.isabs(entry) and (_is_site(entry) or not _is_standard_library(entry)):
+        if os.path.isabs(entry) and entry != "/" and (_is_site(entry) or not _is_standard_library(entry)):
             yield entry
 
 
@@ -133,14 +133,15 @@ def rerooted(dead: str, sources: Sources) -> Iterator[str]:
 
     A run path relative to $ORIGIN leads from one package to the next, as long as both are below one entry of sys.path.
     """
-    for entry in sources.search_path:
-        if os.path.isabs(entry) and dead.startswith(os.path.join(entry, "")) and not _is_standard_library(entry):
-            tail = os.path.relpath(dead, entry)
-            yield from (os.path.join(other, tail) for other in _package_roots(sources) if other != entry)
+    roots = list(_package_roots(sources))
+    above = [entry for entry in roots if dead.startswith(os.path.join(entry, ""))]
+    if above:
+        own = max(above, key=len)
+        yield from (os.path.join(entry, os.path.relpath(dead, own)) for entry in roots if entry != own)
     for marker in ("/site-packages/", "/dist-packages/"):
         _head, found, tail = dead.rpartition(marker)
         if found:
-            yield from (os.path.join(entry, tail) for entry in _package_roots(sources))
+            yield from (os.path.join(entry, tail) for entry in roots)
             return
     parts = dead.strip("/").split("/")
     for length in range(min(3, len(parts)), 0, -1):

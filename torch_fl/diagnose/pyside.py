@@ -7,10 +7,10 @@ import re
 import sys
 from typing import NamedTuple, Optional, Sequence, Tuple
 
+from torch_fl._preload import torch_side
+
 SUFFIXES: Tuple[str, ...] = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 """Endings of extension modules that this interpreter imports, in its order."""
-
-_VERSION = re.compile(r"^__version__\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 
 
 class Torch(NamedTuple):
@@ -95,27 +95,23 @@ def find_torch() -> Optional[Torch]:
     global_deps = os.path.join(directory, "lib", "libtorch_global_deps.so")
     return Torch(
         directory,
-        read_version(os.path.join(directory, "version.py")),
+        torch_side.version(directory),
         global_deps if os.path.isfile(global_deps) else None,
         extension_file(directory),
     )
 
 
-def read_version(path: str) -> str:
-    """The `__version__` that a Python file assigns, without running it; "unknown" when there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            found = _VERSION.search(file.read(65536))
-    except OSError:
-        return "unknown"
-    return found.group(1) if found else "unknown"
-
-
-def same_line(one: str, other: str) -> bool:
-    """Whether two versions of torch share major and minor number."""
-    return one.split("+")[0].split(".")[:2] == other.split("+")[0].split(".")[:2]
-
-
 def searched(entries: Sequence[str]) -> Tuple[str, ...]:
     """Entries of sys.path as a reader knows them: the empty one is the working directory."""
     return tuple(dict.fromkeys(entry or os.getcwd() for entry in entries))
+
+
+def later_package(directory: str, entries: Sequence[str]) -> Optional[Tuple[str, str]]:
+    """(extension, entry of sys.path): another copy of the package `directory` that has its extension module."""
+    name = os.path.basename(directory)
+    for entry in searched(entries):
+        other = os.path.join(entry, name)
+        built = None if os.path.realpath(other) == os.path.realpath(directory) else extension_file(other)
+        if built is not None:
+            return built, entry
+    return None

@@ -8,6 +8,7 @@
     refusals   the host does not allow the load
     modules    a package is imported from another place
     python     interpreter, torch and the extension module
+    process    who else is in the process
     leftovers  what a process keeps from an earlier load
     stack      the vendor's stack as a whole
     trials     what the child process saw
@@ -22,6 +23,7 @@ from torch_fl.diagnose.explain import (
     mismatch,
     modules,
     places,
+    process,
     python,
     refusals,
     stack,
@@ -36,6 +38,7 @@ __all__ = [
     "mismatch",
     "modules",
     "places",
+    "process",
     "python",
     "refusals",
     "stack",

@@ -169,7 +169,7 @@ def undefined_symbol(
             words.requested_by(problem.requester, chain),
             *_listed(problem.symbols),
             _needs(problem.requester, needed),
-            *((Evidence("taken for these", tuple(taken)),) if taken else ()),
+            *((Evidence("found for DT_NEEDED", tuple(taken)),) if taken else ()),
             *((_defined_in(copies),) if copies else ()),
             Evidence("loader searched", tuple(scope)),
             *words.quoted(problem.error, label),
