@@ -397,7 +397,7 @@ def cublas(place: Place, **run_path: str) -> tuple[Path, Path, Path, Path]:
 def mixed(module: str, target: Path, user: Path, symbol: str, old: Path, good: Path, how: str, **more: Any) -> Shape:
     """Of two copies the one without a symbol is taken."""
     message = f"{user.name} needs {symbol}, which nothing in its scope defines"
-    seen = (("taken for these", old, how), ("other copies", good, f"not taken, {old} was"))
+    seen = (("found for DT_NEEDED", old, how), ("other copies", good, f"not taken, {old} was"))
     cause = f"{old} is found first and lacks what {good} defines"
     return Shape(module, target, "undefined-symbol", message, seen, cause=cause, **{"cured": True, **more})
 
@@ -480,7 +480,7 @@ def bundled_copy_before_the_users_own(place: Place) -> Shape:
 def dropped(module: str, target: Path, user: Path, symbol: str, taken: Path) -> Shape:
     """The library that had a symbol has lost it, and there is no other copy."""
     message = f"{user.name} needs {symbol}, which nothing in its scope defines"
-    seen = (("taken for these", taken, "found through"), ("undefined", symbol, "defined by no object in scope"))
+    seen = (("found for DT_NEEDED", taken, "found through"), ("undefined", symbol, "defined by no object in scope"))
     return Shape(module, target, "undefined-symbol", message, seen)
 
 

@@ -223,7 +223,7 @@ def bundled_component_that_lacks_what_the_users_own_has(tree: Travelled) -> Brok
     patchelf("--add-needed", "libxpu_dnn.so", user)
     message = "libxpu_flash_attention.so needs sparse_adam, which nothing in its scope defines"
     taken = tree.package / "libxpu_dnn.so"
-    seen = (("taken for these", taken, ""), ("other copies", own, f"not taken, {taken} was"))
+    seen = (("found for DT_NEEDED", taken, ""), ("other copies", own, f"not taken, {taken} was"))
     return Broken("undefined-symbol", message, seen, {"LD_LIBRARY_PATH": str(own.parent)})
 
 
@@ -243,7 +243,7 @@ def component_replaced_by_a_build_that_lacks_a_part(tree: Travelled) -> Broken:
     user = component(tree, "libxpu_flash_attention.so", "xpujitc_part")
     patchelf("--add-needed", replaced.name, user)
     message = f"{user.name} needs xpujitc_part, which nothing in its scope defines"
-    return Broken("undefined-symbol", message, (("taken for these", replaced, ""),))
+    return Broken("undefined-symbol", message, (("found for DT_NEEDED", replaced, ""),))
 
 
 # python/cpython #100567
