@@ -337,13 +337,6 @@ def cuda_torch() -> Finding:
 
 
 @case
-def source_shadows_install() -> Finding:
-    installed = f"{OWN}/_C.cpython-310-x86_64-linux-gnu.so"
-    text = "No module named 'torch_fl._C'"
-    return python.source_shadows_install("/home/dev/torch_fl/torch_fl", installed, SITE, PYTHON, text)
-
-
-@case
 def sub_interpreter() -> Finding:
     return process.sub_interpreter(PYTHON)
 

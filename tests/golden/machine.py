@@ -69,9 +69,10 @@ def check(
     """`python -m torch_fl.diagnose check --json`, run in an environment of its own.
 
     prefix        a command that runs the interpreter, such as prlimit
-    python_path   goes before the checkout on PYTHONPATH
+    python_path   PYTHONPATH; the checkout comes last unless one of the entries has a torch_fl of its own
     """
-    path = os.pathsep.join(map(str, (*python_path, ROOT)))
+    own = any(Path(entry, "torch_fl").is_dir() for entry in python_path)
+    path = os.pathsep.join(map(str, python_path if own else (*python_path, ROOT)))
     done = subprocess.run(
         [*prefix, sys.executable, "-m", "torch_fl.diagnose", "check", "--json", *options, *map(str, targets)],
         env=minimal_environment(PYTHONPATH=path, **environment),

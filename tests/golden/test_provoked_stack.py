@@ -280,18 +280,19 @@ def test_a_torch_with_the_string_of_before_gcc_5(machine: Machine) -> None:
     assert "error[torch-mismatch]" in machine.error()
 
 
-@provokes("source-shadows-install")
 def test_a_checkout_without_an_extension_in_front_of_an_installed_package(machine: Machine, tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     shutil.copytree(machine.stack.package, checkout / "torch_fl", ignore=shutil.ignore_patterns("*.so"))
     (checkout / "setup.py").touch()
-    finding = check(python_path=[checkout, machine.stack.site]).only("source-shadows-install")
-    assert facts_of(finding, "Python searched")[1][0] == str(machine.stack.extension)
+    finding = check(python_path=[checkout, machine.stack.site]).only("shadowed-package")
+    assert (str(machine.stack.extension), "for this interpreter, and not reached") in facts_of(
+        finding, "Python searched"
+    )
+    assert finding["fix"]["text"] == f"take {checkout} out of PYTHONPATH"
     variables = minimal_environment(PYTHONPATH=f"{checkout}:{machine.stack.site}")
     shadowed = child.run(f"{NOT_THE_CHECKOUT}import torch_fl", env=variables)
-    assert f"the source checkout {checkout / 'torch_fl'} hides the installed torch_fl" in shadowed.stderr
+    assert f"torch_fl is imported from {checkout / 'torch_fl'}, which has no _C and hides the copy" in shadowed.stderr
     assert "circular" not in shadowed.stderr
-    # As advised: the checkout neither in PYTHONPATH nor the working directory.
     assert machine.import_it().check().stdout == "2\n"
 
 

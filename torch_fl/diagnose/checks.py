@@ -60,7 +60,7 @@ def build_record(case: Examination) -> Result:
 
 def interpreter(case: Examination) -> Result:
     """Which Python runs, and whether it has the extension."""
-    found = conclude_stack.extension(case.installed, sys.path)
+    found = conclude_stack.extension(case.installed, case.here.environment)
     extension = case.installed.extension
     name = f", {os.path.basename(extension)}" if extension else ""
     return _found(found, f"{case.installed.version}, {case.installed.python}{name}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, facts, places, plan, resolve, torch_side
-from torch_fl.diagnose import conclude, cure, predict, pyside
+from torch_fl.diagnose import conclude, cure, predict, pyside, unimportable
 from torch_fl.diagnose.cure import Change, Tried
 from torch_fl.diagnose.explain import mismatch, python, stack, symbols, trials
 from torch_fl.diagnose.explain import places as explain_places
@@ -16,6 +16,7 @@ from torch_fl.diagnose.predict import StackPrediction
 from torch_fl.diagnose.pyside import Installed
 from torch_fl.diagnose.unfit import Question, unfit
 
+EXTENSION = "torch_fl._C"
 OWN_LIBRARY = "libtorch_fl.so"
 """Our own library beside torch_fl._C, in lib/: the one that needs the vendor's."""
 
@@ -23,21 +24,25 @@ OWN_LIBRARY = "libtorch_fl.so"
 # --- the Python side ---------------------------------------------------------------------------------------------
 
 
-def extension(installed: Installed, search_path: Sequence[str], text: str = "") -> List[Finding]:
-    """Findings for torch_fl._C; none when this interpreter has one. `text`: what Python said, when it did."""
+def extension(installed: Installed, environment: Mapping[str, str], text: str = "") -> List[Finding]:
+    """Findings for torch_fl._C; none when this interpreter has one.
+
+    environment   as it was when the process started
+    text          what Python said, "" when it was not asked
+    """
     directory = installed.directory
     if installed.extension is not None or directory is None:
         return []
     suffixes = list(pyside.SUFFIXES)
     present = pyside.extensions_of_others(directory)
     if present:
-        return [python.python_tag_mismatch("torch_fl._C", present, suffixes, installed.python, installed.version, text)]
+        return [python.python_tag_mismatch(EXTENSION, present, suffixes, installed.python, installed.version, text)]
     root = os.path.dirname(directory)
     checkout = root if os.path.isfile(os.path.join(root, "setup.py")) else None
     stray = _stray_builds(checkout) if checkout else ()
-    hidden = pyside.later_package(directory, search_path) if checkout and not stray else None
+    hidden = None if stray else unimportable.explain(EXTENSION, environment)
     if hidden is not None:
-        return [python.source_shadows_install(directory, *hidden, installed.python, text)]
+        return [hidden]
     return [python.extension_not_built(directory, suffixes, stray, installed.python, checkout, text)]
 
 

@@ -32,7 +32,9 @@ def explain_failure(failure: hook.Failure) -> List[Finding]:
     )
     built = str(sources.record.get("TORCH_VERSION", ""))
     found = conclude_stack.torch(installed, built, sys.path, failure.text if failure.stage == "torch" else "")
-    found += conclude_stack.extension(installed, sys.path, failure.text if failure.stage == "extension" else "")
+    found += conclude_stack.extension(
+        installed, host.current().environment, failure.text if failure.stage == "extension" else ""
+    )
     if found:
         return found
     said = failure.refused.text if failure.refused is not None else failure.text

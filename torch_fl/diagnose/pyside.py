@@ -104,14 +104,3 @@ def find_torch() -> Optional[Torch]:
 def searched(entries: Sequence[str]) -> Tuple[str, ...]:
     """Entries of sys.path as a reader knows them: the empty one is the working directory."""
     return tuple(dict.fromkeys(entry or os.getcwd() for entry in entries))
-
-
-def later_package(directory: str, entries: Sequence[str]) -> Optional[Tuple[str, str]]:
-    """(extension, entry of sys.path): another copy of the package `directory` that has its extension module."""
-    name = os.path.basename(directory)
-    for entry in searched(entries):
-        other = os.path.join(entry, name)
-        built = None if os.path.realpath(other) == os.path.realpath(directory) else extension_file(other)
-        if built is not None:
-            return built, entry
-    return None

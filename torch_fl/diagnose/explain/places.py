@@ -227,10 +227,14 @@ def not_on_search_path(
 
 
 def _held(sought: Sequence[str], candidates: Sequence[Candidate], chosen: Sequence[str]) -> List[Candidate]:
-    """The usable candidates in the directories that the cure names; all usable ones when it names none."""
-    usable = [c for c in candidates if c.usable and c.name in sought]
-    in_chosen = [c for c in usable if os.path.dirname(c.path) in chosen]
-    return in_chosen or usable
+    """For each name the usable candidates in the directories that the cure names, else below them, else all."""
+    held: List[Candidate] = []
+    for name in sought:
+        usable = [c for c in candidates if c.usable and c.name == name]
+        inside = [c for c in usable if os.path.dirname(c.path) in chosen]
+        below = [c for c in usable if any(c.path.startswith(directory + "/") for directory in chosen)]
+        held += inside or below or usable
+    return held
 
 
 def _why_not_searched(problems: Sequence[facts.MissingLibrary], places: Sequence[str]) -> str:

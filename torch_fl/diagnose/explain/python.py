@@ -67,47 +67,6 @@ def extension_not_built(
 
 register(
     Page(
-        "source-shadows-install",
-        "a source checkout hides the installed torch_fl",
-        "Python found the package in a source checkout that has no compiled part, and an installed torch_fl that "
-        "has one stands further on in sys.path. Python says `No module named 'torch_fl._C'`, or calls it circular.",
-        "A package is taken from the first entry of sys.path that holds it; `python -c`, `python -m` and the prompt "
-        "put the working directory first.",
-        "Python, sys.path and importlib.machinery.PathFinder; `python -P` leaves the working directory out",
-        "Start Python in another directory, or build the checkout in place.",
-    )
-)
-
-
-def source_shadows_install(directory: str, installed: str, entry: str, python: str, text: str = "") -> Finding:
-    """`directory`: the package without an extension; `installed`: the extension of the other, from `entry`."""
-    evidence: Tuple[Evidence, ...] = (
-        Evidence(
-            "Python searched",
-            (
-                Fact(directory, "comes first in sys.path and has no extension for this interpreter"),
-                Fact(installed, f"is reached by {entry}, further on in sys.path"),
-            ),
-        ),
-    )
-    if text:
-        evidence += (Evidence("Python said", (Fact("", text),)),)
-    return Finding(
-        "source-shadows-install",
-        Severity.ERROR,
-        "torch_fl",
-        f"the source checkout {directory} hides the installed torch_fl",
-        evidence,
-        "Python was started in the checkout, or the checkout is named in PYTHONPATH",
-        Fix(
-            "start Python in another directory and without the checkout in PYTHONPATH",
-            (f"cd / && env -u PYTHONPATH {shell_word(python)} -c 'import torch_fl'",),
-        ),
-    )
-
-
-register(
-    Page(
         "python-tag-mismatch",
         "the extension is built for another Python",
         "A compiled extension is there, and its name says that it is for another version or another build of Python. "
