@@ -42,9 +42,7 @@ const at::PrivateUse1HooksInterface* hooksIfUsable() noexcept {
 
 class StandInHooks final : public at::PrivateUse1HooksInterface {
 public:
-    bool isBuilt() const override {
-        return true;
-    }
+    bool isBuilt() const override { return true; }
     bool isAvailable() const override {
         const auto* const usable = hooksIfUsable();
         return usable != nullptr && usable->isAvailable();
@@ -61,33 +59,17 @@ public:
         const auto* const loaded = real_hooks.load(std::memory_order_acquire);
         return loaded != nullptr && loaded->isPinnedPtr(data);
     }
-    void init() const override {
-        hooks().init();
-    }
-    void setCurrentDevice(DeviceIndex device) const override {
-        hooks().setCurrentDevice(device);
-    }
-    DeviceIndex getCurrentDevice() const override {
-        return hooks().getCurrentDevice();
-    }
-    DeviceIndex exchangeDevice(DeviceIndex device) const override {
-        return hooks().exchangeDevice(device);
-    }
-    DeviceIndex maybeExchangeDevice(DeviceIndex device) const override {
-        return hooks().maybeExchangeDevice(device);
-    }
-    Device getDeviceFromPtr(void* data) const override {
-        return hooks().getDeviceFromPtr(data);
-    }
+    void init() const override { hooks().init(); }
+    void setCurrentDevice(DeviceIndex device) const override { hooks().setCurrentDevice(device); }
+    DeviceIndex getCurrentDevice() const override { return hooks().getCurrentDevice(); }
+    DeviceIndex exchangeDevice(DeviceIndex device) const override { return hooks().exchangeDevice(device); }
+    DeviceIndex maybeExchangeDevice(DeviceIndex device) const override { return hooks().maybeExchangeDevice(device); }
+    Device getDeviceFromPtr(void* data) const override { return hooks().getDeviceFromPtr(data); }
     const at::Generator& getDefaultGenerator(DeviceIndex device) const override {
         return hooks().getDefaultGenerator(device);
     }
-    at::Generator getNewGenerator(DeviceIndex device) const override {
-        return hooks().getNewGenerator(device);
-    }
-    at::Allocator* getPinnedMemoryAllocator() const override {
-        return hooks().getPinnedMemoryAllocator();
-    }
+    at::Generator getNewGenerator(DeviceIndex device) const override { return hooks().getNewGenerator(device); }
+    at::Allocator* getPinnedMemoryAllocator() const override { return hooks().getPinnedMemoryAllocator(); }
     void resizePrivateUse1Bytes(const c10::Storage& storage, size_t new_size) const override {
         hooks().resizePrivateUse1Bytes(storage, new_size);
     }
@@ -103,66 +85,36 @@ const c10::impl::DeviceGuardImplInterface& guard() {
 // about one of them can be put here; what needs neither loads the backend.
 class StandInGuard final : public c10::impl::DeviceGuardImplInterface {
 public:
-    DeviceType type() const override {
-        return kType;
-    }
-    Device exchangeDevice(Device device) const override {
-        return guard().exchangeDevice(device);
-    }
-    Device getDevice() const override {
-        return guard().getDevice();
-    }
-    void setDevice(Device device) const override {
-        guard().setDevice(device);
-    }
+    DeviceType type() const override { return kType; }
+    Device exchangeDevice(Device device) const override { return guard().exchangeDevice(device); }
+    Device getDevice() const override { return guard().getDevice(); }
+    void setDevice(Device device) const override { guard().setDevice(device); }
     void uncheckedSetDevice(Device /*device*/) const noexcept override {}
     DeviceIndex deviceCount() const noexcept override {
         // The autograd engine asks once, at the first backward pass, and has no queue for a device that comes later.
         return countDevices();
     }
-    Stream getStream(Device device) const override {
-        return guard().getStream(device);
-    }
-    Stream getDefaultStream(Device device) const override {
-        return guard().getDefaultStream(device);
-    }
+    Stream getStream(Device device) const override { return guard().getStream(device); }
+    Stream getDefaultStream(Device device) const override { return guard().getDefaultStream(device); }
     Stream getStreamFromGlobalPool(Device device, bool is_high_priority) const override {
         return guard().getStreamFromGlobalPool(device, is_high_priority);
     }
-    Stream getNewStream(Device device, int priority) const override {
-        return guard().getNewStream(device, priority);
-    }
-    Stream exchangeStream(Stream stream) const override {
-        return guard().exchangeStream(stream);
-    }
-    void* getStreamNativeHandle(const Stream stream) const override {
-        return guard().getStreamNativeHandle(stream);
-    }
-    bool queryStream(const Stream& stream) const override {
-        return guard().queryStream(stream);
-    }
-    void synchronizeStream(const Stream& stream) const override {
-        guard().synchronizeStream(stream);
-    }
-    void synchronizeDevice(const DeviceIndex device) const override {
-        guard().synchronizeDevice(device);
-    }
+    Stream getNewStream(Device device, int priority) const override { return guard().getNewStream(device, priority); }
+    Stream exchangeStream(Stream stream) const override { return guard().exchangeStream(stream); }
+    void* getStreamNativeHandle(const Stream stream) const override { return guard().getStreamNativeHandle(stream); }
+    bool queryStream(const Stream& stream) const override { return guard().queryStream(stream); }
+    void synchronizeStream(const Stream& stream) const override { guard().synchronizeStream(stream); }
+    void synchronizeDevice(const DeviceIndex device) const override { guard().synchronizeDevice(device); }
     void recordDataPtrOnStream(const c10::DataPtr& pointer, const Stream& stream) const override {
         guard().recordDataPtrOnStream(pointer, stream);
     }
-    void record(void** event, const Stream& stream, const DeviceIndex device, const c10::EventFlag flag)
-        const override {
+    void
+    record(void** event, const Stream& stream, const DeviceIndex device, const c10::EventFlag flag) const override {
         guard().record(event, stream, device, flag);
     }
-    void block(void* event, const Stream& stream) const override {
-        guard().block(event, stream);
-    }
-    bool queryEvent(void* event) const override {
-        return guard().queryEvent(event);
-    }
-    void synchronizeEvent(void* event) const override {
-        guard().synchronizeEvent(event);
-    }
+    void block(void* event, const Stream& stream) const override { guard().block(event, stream); }
+    bool queryEvent(void* event) const override { return guard().queryEvent(event); }
+    void synchronizeEvent(void* event) const override { guard().synchronizeEvent(event); }
     // An event that was made before the backend came holds this guard for good (c10/core/impl/InlineEvent.h).
     void destroyEvent(void* event, const DeviceIndex device) const noexcept override {
         if (event != nullptr) {
@@ -177,22 +129,14 @@ public:
 // Nothing is allocated yet, and torch.accelerator's memory functions are told so.
 class StandInAllocator final : public c10::DeviceAllocator {
 public:
-    bool initialized() override {
-        return false;
-    }
+    bool initialized() override { return false; }
     void emptyCache(c10::MempoolId_t /*pool*/) override {}
     void recordStream(const c10::DataPtr& /*pointer*/, Stream /*stream*/) override {}
-    c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex /*device*/) override {
-        return {};
-    }
+    c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex /*device*/) override { return {}; }
     void resetAccumulatedStats(DeviceIndex /*device*/) override {}
     void resetPeakStats(DeviceIndex /*device*/) override {}
-    std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override {
-        return loaded().getMemoryInfo(device);
-    }
-    c10::DataPtr allocate(size_t size) override {
-        return loaded().allocate(size);
-    }
+    std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override { return loaded().getMemoryInfo(device); }
+    c10::DataPtr allocate(size_t size) override { return loaded().allocate(size); }
     void copy_data(void* destination, const void* source, std::size_t count) const override {
         loaded().copy_data(destination, source, count);
     }
