@@ -178,6 +178,31 @@ def test_a_component_without_a_soname(machine: Machine) -> None:
     ]
 
 
+def test_a_preload_that_serves_nobody_is_said_although_the_stack_loads(machine: Machine) -> None:
+    useless = make_so(machine.vendor.package / "libxpuml.so.1", source="int xpuml;")
+    found = {"LD_LIBRARY_PATH": str(machine.vendor.sdk / "so")}
+    report = machine.check(**found)
+    finding = report.only("no-soname")
+    assert (report.status, finding["severity"], finding["subject"]) == (0, "warning", str(useless))
+    taken = f"{machine.vendor.sdk}/so/libxpuml.so.1"
+    assert facts_of(finding, "loaded for that name") == [(taken, "by the loader's own search")]
+    done = machine.import_it(**found).check()
+    assert done.stdout == "2\n"
+    assert f"torch_fl opened {useless} for libxpuml.so.1, and it does not answer to that name" in done.stderr
+
+
+def test_the_report_has_the_plan_with_the_copies_that_are_passed_over(machine: Machine) -> None:
+    rows = {row["soname"]: row for row in machine.check("--no-trial").report["plan"]}
+    runtime, operators = rows["libxpurt.so.2"], rows["libxdnn_pytorch.so"]
+    assert runtime["path"] == f"{machine.vendor.compat}/libxpurt.so.2"
+    assert runtime["why"] == "beside the CUDA-compat runtime"
+    other = f"{machine.vendor.sdk}/so/libxpurt.so.2"
+    assert runtime["others"] == [{"path": other, "why": "the build's record"}]
+    assert os.path.realpath(runtime["loader"]) == other  # first in the run path of libtorch_fl.so
+    assert (operators["why"], operators["others"]) == ("site-packages", [])
+    assert [row["soname"] for row in rows.values() if row["global"]] == ["libcudart.so.12"]
+
+
 @provokes("duplicate-library")
 def test_two_copies_of_the_runtime(machine: Machine) -> None:
     own = make_so(machine.root / "own" / "libxpurt.so", soname="libxpurt.so", source="int xpu_current_device;")

@@ -77,7 +77,7 @@ def test_several_targets_keep_their_order(healthy: Path, broken: Path) -> None:
 
 def test_json_has_the_keys_of_schema_1(broken: Path) -> None:
     report = json.loads(diagnose("check", "--json", broken).stdout)
-    assert set(report) == {"schema", "tool", "status", "environment", "checks", "targets", "findings"}
+    assert set(report) == {"schema", "tool", "status", "environment", "checks", "plan", "targets", "findings"}
     assert (report["schema"], report["status"]) == (1, "broken")
     (target,) = report["targets"]
     assert set(target) == {"path", "prediction", "trial", "objects"}

@@ -15,6 +15,7 @@ from torch_fl.diagnose.finding import (
     ObjectReport,
     Outcome,
     Page,
+    PlannedLibrary,
     Prediction,
     Report,
     Severity,
@@ -38,7 +39,10 @@ def report(*found: Finding) -> Report:
         TrialResult(False, "libb.so: cannot open", 0),
         (ObjectReport("libb.so", None, "", ("/a.so",), "local"),),
     )
-    return Report("1.2.3", {"python": "/bin/python"}, (CheckResult("torch", Outcome.OK, "2.13"),), (target,), found)
+    other = Fact("/c/libb.so", "usual place")
+    planned = PlannedLibrary("libb.so", "/b/libb.so", "XPU_ROOT", False, None, (other,), "/c/libb.so")
+    checks = (CheckResult("torch", Outcome.OK, "2.13"),)
+    return Report("1.2.3", {"python": "/bin/python"}, checks, (target,), found, (planned,))
 
 
 def test_the_json_contract_to_the_key() -> None:
@@ -49,6 +53,17 @@ def test_the_json_contract_to_the_key() -> None:
         "status": "broken",
         "environment": {"python": "/bin/python"},
         "checks": [{"name": "torch", "outcome": "ok", "summary": "2.13"}],
+        "plan": [
+            {
+                "soname": "libb.so",
+                "path": "/b/libb.so",
+                "why": "XPU_ROOT",
+                "global": False,
+                "needed_by": None,
+                "others": [{"path": "/c/libb.so", "why": "usual place"}],
+                "loader": "/c/libb.so",
+            }
+        ],
         "targets": [
             {
                 "path": "/a.so",

@@ -41,6 +41,7 @@ PRELOAD_ONLY_DOWN = {
     "plan": {"catalog", "elf", "places"},
     "places": {"catalog", "elf", "host"},
     "load": {"plan"},
+    "rivals": {"places", "plan"},
     "symbol_edges": {"elf", "elf_format", "elf_symbols", "facts", "lookup", "plan", "process", "resolve"},
     "torch_side": {"catalog", "elf", "elf_format"},
     "hook": {"catalog", "host", "load", "plan", "places", "resolve", "symbol_edges", "torch_side"},

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.elfkit import make_so
-from torch_fl._preload import places, plan
+from torch_fl._preload import places, plan, rivals
 
 PAIR = ("libxpucuda.so", "libcudart.so.12")
 COMPONENTS = ("libxpu_blas.so", "libxpu_dnn.so", "libxpu_flash_attention.so")
@@ -196,3 +196,39 @@ def test_the_record_is_read_and_never_run(tmp_path: Path) -> None:
     path.write_text("RPATH = ('/a', '/b')\nBAD = open('/etc/hostname').read()\nACCELERATOR = 'kunlunxin'\n")
     assert places.read_record(str(path)) == {"RPATH": ("/a", "/b"), "ACCELERATOR": "kunlunxin"}
     assert places.read_record(str(tmp_path / "absent.py")) == {}
+
+
+def test_rivals_are_the_copies_further_on_and_what_the_loader_would_take(
+    tree: Tree, sources: Callable[..., places.Sources], tmp_path: Path
+) -> None:
+    second = tmp_path / "second" / "lib"
+    for name in PAIR:
+        library(second, name)
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "libxpuml.so.1").symlink_to(tree.sdk / "so" / "libxpuml.so.1")
+    facts = sources(settings={"XCUDART_ROOT": str(second.parent)}, library_path=(str(linked),))
+    loader = {"libxpu_dnn.so": str(second / "libxpu_dnn.so"), "libcudart.so.12": None}
+    library(second, "libxpu_dnn.so")
+    made = rivals.with_rivals(plan.make_plan(facts), facts, loader)
+    found = {record.soname: record for record in made.rivals}
+    assert set(found) == {"libxpurt.so.2", *PAIR, "libxpu_dnn.so"}  # a link to the chosen file is no copy
+    cudart = found["libcudart.so.12"]
+    assert (cudart.path, cudart.why) == (str(tree.compat / "libcudart.so.12"), "nested in the vendor package")
+    assert cudart.others == (plan.Copy("XCUDART_ROOT", str(second / "libcudart.so.12")),)
+    assert cudart.loader is None
+    assert found["libxpu_dnn.so"].loader == str(second / "libxpu_dnn.so")
+
+
+def test_a_library_that_is_mapped_already_is_chosen_and_said(
+    tree: Tree, sources: Callable[..., places.Sources], tmp_path: Path
+) -> None:
+    mapped = library(tmp_path / "mapped", "libxpurt.so.2")
+    facts = sources(mapped={"libxpurt.so.2": str(mapped)})
+    made = rivals.with_rivals(plan.make_plan(facts), facts, {})
+    (record,) = [record for record in made.rivals if record.soname == "libxpurt.so.2"]
+    assert (record.path, record.why) == (str(mapped), plan.ALREADY_MAPPED)
+    assert {copy.path for copy in record.others} == {
+        str(tree.compat / "libxpurt.so.2"),
+        str(tree.sdk / "so" / "libxpurt.so.2"),
+    }

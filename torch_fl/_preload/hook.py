@@ -156,6 +156,14 @@ def _unusable(torch: str, facts: places.Sources) -> Optional[Tuple[str, Optional
 def carry_out(decided: Plan) -> Preloaded:
     """Open the libraries of a plan. Where the loader refuses one, hidden needs are computed, and it is tried again."""
     opened, refused = load.open_in_order(decided.steps)
+    for entry in opened:
+        if not entry.answers:
+            warnings.warn(
+                f"torch_fl opened {entry.path} for {entry.soname}, and it does not answer to that name: "
+                "whoever needs it gets another copy or none",
+                RuntimeWarning,
+                stacklevel=3,
+            )
     if refused is None:
         return Preloaded(decided, opened, None)
     from . import resolve, symbol_edges  # tables are read only where the loader has already said no

@@ -60,7 +60,7 @@ def open_in_order(steps: Sequence[Step]) -> Tuple[Tuple[Opened, ...], Optional[O
         name = ctypes.c_char_p.from_address(handle + _L_NAME).value or b""
         mapped = os.fsdecode(name)
         inode, meant = _inode(mapped), _inode(step.path)
-        answers = inode == meant and step.declared == step.soname
+        answers = inode == meant and step.answers
         opened.append(Opened(step.soname, step.path, handle, mapped, inode, before, answers))
     return tuple(opened), None
 

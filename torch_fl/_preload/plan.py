@@ -21,6 +21,8 @@ from .places import (
     writable_by_others,
 )
 
+ALREADY_MAPPED = "already mapped"
+
 
 class Step(NamedTuple):
     """Open `path` so that it satisfies `soname`; `needed_by` is the file that asks for it, None for the roots.
@@ -28,6 +30,7 @@ class Step(NamedTuple):
     declared   the file's own DT_SONAME. Opened by path, a file answers to no other name (glibc elf/dl-load.c,
                _dl_map_new_object), so another one or none means that opening it satisfies nobody
     is_global  RTLD_GLOBAL instead of RTLD_LOCAL: another library uses its symbols without naming it
+    why        the label of the place that it was taken from (places.py), or ALREADY_MAPPED
     """
 
     soname: str
@@ -35,6 +38,12 @@ class Step(NamedTuple):
     needed_by: Optional[str]
     declared: Optional[str]
     is_global: bool
+    why: str = ""
+
+    @property
+    def answers(self) -> bool:
+        """Whether the file, once open, satisfies a DT_NEEDED of `soname`."""
+        return self.declared == self.soname
 
 
 class SymbolEdge(NamedTuple):
@@ -43,6 +52,28 @@ class SymbolEdge(NamedTuple):
     library: str
     symbols: Tuple[str, ...]
     provider: str
+
+
+class Copy(NamedTuple):
+    """A file of a wanted name that was not chosen. `label` is the place that holds it."""
+
+    label: str
+    path: str
+
+
+class Rivals(NamedTuple):
+    """Which copy of a library is opened, and which others there are.
+
+    why      as in Step
+    others   in the order of the search
+    loader   what the loader by itself would take, None where it would find none or would not be asked
+    """
+
+    soname: str
+    path: str
+    why: str
+    others: Tuple[Copy, ...]
+    loader: Optional[str]
 
 
 class Missing(NamedTuple):
@@ -63,8 +94,9 @@ class Unreadable(NamedTuple):
 class Plan(NamedTuple):
     """What to open and in which order. `complete` says that nothing of it is missing or unreadable.
 
-    `edges` are the hidden needs that were computed from the symbol tables (symbol_edges.py); the healthy path, where
-    the catalogue knows them all, reads none.
+    edges    the hidden needs that were computed from the symbol tables (symbol_edges.py); the healthy path, where the
+             catalogue knows them all, reads none
+    rivals   other copies, where somebody asked for them (rivals.py)
     """
 
     steps: Tuple[Step, ...]
@@ -76,6 +108,7 @@ class Plan(NamedTuple):
     compat_search: Tuple[Considered, ...]
     writable_by_others: Tuple[str, ...]
     edges: Tuple[SymbolEdge, ...] = ()
+    rivals: Tuple[Rivals, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -153,7 +186,7 @@ class _Walk:
         if soname in self.seen:
             return
         self.seen[soname] = True
-        path, considered = self.locate(soname, needed_by)
+        path, why, considered = self.locate(soname, needed_by)
         if path is None:
             # A name outside the catalogue is the system's (libc.so.6): the loader finds it, or says that it does not.
             if catalog.library(soname) is not None:
@@ -167,27 +200,45 @@ class _Walk:
             return
         for name in needed:
             self.visit(name, path)
-        self.steps.append(Step(soname, path, needed_by, file.soname, soname in catalog.HIDDEN_PROVIDERS))
+        self.steps.append(Step(soname, path, needed_by, file.soname, soname in catalog.HIDDEN_PROVIDERS, why))
 
-    def locate(self, soname: str, needed_by: Optional[str]) -> Tuple[Optional[str], Tuple[Considered, ...]]:
-        """The file to open for `soname`, and the places looked at. What is already mapped wins, as in the loader."""
+    def locate(self, soname: str, needed_by: Optional[str]) -> Tuple[Optional[str], str, Tuple[Considered, ...]]:
+        """The file to open for `soname`, why that one, and the places looked at.
+
+        What is already mapped wins, as in the loader.
+        """
         if soname in self.sources.mapped:
-            return self.sources.mapped[soname], ()
+            return self.sources.mapped[soname], ALREADY_MAPPED, ()
         if soname in catalog.COMPAT_PAIR:
-            return (os.path.join(self.compat, soname) if self.compat else None), self.compat_search
-        if soname == catalog.OP_LIBRARY.soname:
-            return (os.path.join(self.package, soname) if self.package else None), self.package_search
-        directory, considered = first_holding(self.places(soname, needed_by), (soname,), secure=self.sources.secure)
-        return (os.path.join(directory, soname) if directory else None), considered
+            directory, considered = self.compat, self.compat_search
+        elif soname == catalog.OP_LIBRARY.soname:
+            directory, considered = self.package, self.package_search
+        else:
+            places = places_of(self.sources, self.package, self.compat, soname, needed_by)
+            directory, considered = first_holding(places, (soname,), secure=self.sources.secure)
+        if directory is None:
+            return None, "", considered
+        why = next(place.label for place in considered if place.directory == directory)
+        return os.path.join(directory, soname), why, considered
 
-    def places(self, soname: str, needed_by: Optional[str]) -> Iterator[Tuple[str, str]]:
-        """Where the rest may be. The runtime stays with the pair that was chosen; components with the op library."""
-        if soname == catalog.RUNTIME.soname:
-            yield "beside the CUDA-compat runtime", self.compat or ""
-            yield from sdk_places(self.sources)
-            return
-        yield "the vendor package", self.package or ""
-        yield from named_by_user(self.sources)
-        yield from sdk_places(self.sources)
+
+def places_of(
+    sources: Sources, package: Optional[str], compat: Optional[str], soname: str, needed_by: Optional[str]
+) -> Iterator[Tuple[str, str]]:
+    """(label, directory) where a library may be, in order. `package`, `compat`: the directories that were chosen.
+
+    The runtime stays with the pair, and the components with the operator library.
+    """
+    if soname in catalog.COMPAT_PAIR:
+        yield from compat_places(sources, package)
+    elif soname == catalog.OP_LIBRARY.soname:
+        yield from package_places(sources)
+    elif soname == catalog.RUNTIME.soname:
+        yield "beside the CUDA-compat runtime", compat or ""
+        yield from sdk_places(sources)
+    else:
+        yield "the vendor package", package or ""
+        yield from named_by_user(sources)
+        yield from sdk_places(sources)
         if needed_by:
             yield "beside the file that needs it", os.path.dirname(needed_by)

@@ -111,7 +111,7 @@ def _with_providers(steps: Sequence[Step], edges: Sequence[SymbolEdge]) -> List[
         if path in found or soname in sonames:
             continue
         sonames.add(soname)
-        found[path] = Step(soname, path, needed_by, file.soname, path in providers)
+        found[path] = Step(soname, path, needed_by, file.soname, path in providers, "beside a library of the plan")
         pending += [(beside[name], path) for name in file.needed if name in beside and name not in sonames]
     return list(found.values())
 

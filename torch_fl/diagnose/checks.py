@@ -10,7 +10,16 @@ from torch_fl._version import VERSION
 from torch_fl.diagnose import compare, conclude_stack, predict, trial
 from torch_fl.diagnose.examination import Examination, describe
 from torch_fl.diagnose.explain import stack, words
-from torch_fl.diagnose.finding import CheckResult, Fact, Finding, Outcome, Prediction, Report, Severity
+from torch_fl.diagnose.finding import (
+    CheckResult,
+    Fact,
+    Finding,
+    Outcome,
+    PlannedLibrary,
+    Prediction,
+    Report,
+    Severity,
+)
 
 _RUNTIME_FILES = catalog.RUNTIME.soname.partition(".so")[0] + ".so*"
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
@@ -122,7 +131,10 @@ def libraries(case: Examination) -> Result:
     decided = case.prediction.plan
     warnings: Sequence[Finding] = ()
     if not case.foreseen:  # else the dead entries are part of what is told there
-        warnings = conclude_stack.stale_run_paths(case.question, case.installed)
+        warnings = [
+            *conclude_stack.useless_preloads(case.prediction),
+            *conclude_stack.stale_run_paths(case.question, case.installed),
+        ]
     if case.attempt is not None and case.attempt.loads and not case.prediction.complete:
         return Result(Outcome.OK, "the prediction was wrong: see the trial", tuple(warnings))
     objects = {o.path for opening in case.prediction.openings for o in opening.outcome.objects}
@@ -130,6 +142,9 @@ def libraries(case: Examination) -> Result:
     line = (
         f"{opened} of the vendor to be opened first, {words.count(len(objects), 'object')} in all, every symbol found"
     )
+    rivals = [rivals.soname for rivals in decided.rivals if rivals.others]
+    if rivals:
+        line += f"; other copies passed over: {', '.join(rivals)}"
     if not case.prediction.complete and not case.foreseen:
         line = f"{opened} of the vendor would load; torch_fl._C was not examined"
     return _found([*case.foreseen, *warnings], line)
@@ -221,4 +236,20 @@ def run(case: Examination, checks: Sequence[Check] = STACK) -> Report:
             result = Result(Outcome.CRASHED, f"{type(trouble).__name__}: {trouble}")
         results.append(CheckResult(check.name, result.outcome, result.summary))
         found.extend(result.findings)
-    return Report(VERSION, describe(case), tuple(results), (), tuple(found))
+    return Report(VERSION, describe(case), tuple(results), (), tuple(found), _planned(case))
+
+
+def _planned(case: Examination) -> Tuple[PlannedLibrary, ...]:
+    """The plan, for the report; nothing when it could not be made."""
+    try:
+        decided = case.prediction.plan
+    except Exception:  # the check that crashed on it has said so
+        return ()
+    rivals = {record.path: record for record in decided.rivals}
+    rows: List[PlannedLibrary] = []
+    for step in decided.steps:
+        others = rivals[step.path].others if step.path in rivals else ()
+        loader = rivals[step.path].loader if step.path in rivals else step.path
+        copies = tuple(Fact(copy.path, copy.label) for copy in others)
+        rows.append(PlannedLibrary(step.soname, step.path, step.why, step.is_global, step.needed_by, copies, loader))
+    return tuple(rows)

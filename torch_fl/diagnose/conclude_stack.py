@@ -97,6 +97,20 @@ def libraries(question: Question, installed: Installed, prediction: StackPredict
     return []
 
 
+def useless_preloads(prediction: StackPrediction) -> List[Finding]:
+    """A warning for each library that is opened first and serves nobody: the stack loads, with another copy of it."""
+    found: List[Finding] = []
+    process = prediction.process
+    if process is None or not prediction.complete:
+        return []
+    for path, name, soname in _other_soname(prediction.plan):
+        users = [entry.name for entry in process.maps if entry.elf is not None and name in entry.elf.needed]
+        taken = process.find(name)
+        if users and taken is not None:
+            found.append(mismatch.no_soname(path, name, soname, users, taken.name))
+    return found
+
+
 def stale_run_paths(question: Question, installed: Installed) -> List[Finding]:
     """A warning for each of our own libraries whose run path names directories that are not there."""
     if installed.directory is None or installed.extension is None:
@@ -273,4 +287,4 @@ def _failed(
 
 def _other_soname(decided: plan.Plan) -> List[Tuple[str, str, Optional[str]]]:
     """(path, name, SONAME) of planned files that would not answer to the name they are opened for."""
-    return [(step.path, step.soname, step.declared) for step in decided.steps if step.declared != step.soname]
+    return [(step.path, step.soname, step.declared) for step in decided.steps if not step.answers]

@@ -73,7 +73,8 @@ class Examination:
     @cached_property
     def prediction(self) -> predict.StackPrediction:
         """The whole stack in the model."""
-        return predict.stack(self.fresh, self.sources, self.installed.torch, self.installed.extension)
+        whole = self.fresh, self.sources, self.installed.torch, self.installed.extension
+        return predict.with_rivals(predict.stack(*whole), *whole)
 
     @cached_property
     def why_no_trial(self) -> str:

@@ -216,9 +216,39 @@ class TargetReport(NamedTuple):
         }
 
 
+class PlannedLibrary(NamedTuple):
+    """A vendor library that torch_fl opens before torch_fl._C.
+
+    why        the place that it was taken from, in words
+    others     copies of it that were passed over: (path, place)
+    loader     the copy that the loader by itself would take; None for none
+    """
+
+    soname: str
+    path: str
+    why: str
+    is_global: bool
+    needed_by: Optional[str]
+    others: Tuple[Fact, ...]
+    loader: Optional[str]
+
+    def to_dict(self) -> Dict[str, Any]:
+        """As in the JSON report."""
+        return {
+            "soname": self.soname,
+            "path": self.path,
+            "why": self.why,
+            "global": self.is_global,
+            "needed_by": self.needed_by,
+            "others": [{"path": other.where, "why": other.verdict} for other in self.others],
+            "loader": self.loader,
+        }
+
+
 class Report(NamedTuple):
     """A whole check-up.
 
+    plan          what torch_fl opens, in order; empty for targets
     environment   facts of interpreter and machine, and the allow-listed variables; strings only, or maps of strings
     """
 
@@ -227,6 +257,7 @@ class Report(NamedTuple):
     checks: Tuple[CheckResult, ...]
     targets: Tuple[TargetReport, ...]
     findings: Tuple[Finding, ...]
+    plan: Tuple[PlannedLibrary, ...] = ()
 
     @property
     def broken(self) -> bool:
@@ -241,6 +272,7 @@ class Report(NamedTuple):
             "status": "broken" if self.broken else "ok",
             "environment": self.environment,
             "checks": [c.to_dict() for c in self.checks],
+            "plan": [p.to_dict() for p in self.plan],
             "targets": [t.to_dict() for t in self.targets],
             "findings": [f.to_dict() for f in self.findings],
         }

@@ -48,13 +48,13 @@ def file(host: Host, path: str) -> resolve.Outcome:
     return resolve.dlopen(resolve.fresh(host), path, resolve.LOCAL, depth=resolve.SYMBOLS)
 
 
-def after_torch(host: Host, torch: Torch, path: str) -> resolve.Outcome:
+def after_torch(host: Host, torch: Torch, path: str, depth: str = resolve.SYMBOLS) -> resolve.Outcome:
     """dlopen(path, RTLD_NOW) in a process that has imported torch."""
     process = resolve.fresh(host)
     for library, visible in ((torch.global_deps, resolve.GLOBAL), (torch.extension, resolve.LOCAL)):
         if library is not None:
             process = resolve.dlopen(process, library, visible, depth=resolve.VERSIONS).process
-    return resolve.dlopen(process, path, resolve.LOCAL, depth=resolve.SYMBOLS)
+    return resolve.dlopen(process, path, resolve.LOCAL, depth=depth)
 
 
 def unstarted(host: Host) -> str:
@@ -101,6 +101,23 @@ def stack(host: Host, sources: places.Sources, torch: Optional[Torch], extension
         process = outcome.process
     done = bool(openings) and openings[-1].outcome.loads
     return StackPrediction(decided, tuple(openings), done and torch is not None and extension is not None)
+
+
+def with_rivals(
+    foreseen: StackPrediction,
+    host: Host,
+    sources: places.Sources,
+    torch: Optional[Torch],
+    extension: Optional[str],
+) -> StackPrediction:
+    """The prediction with the copies that the plan passes over, and those that the loader without a plan would take."""
+    from torch_fl._preload import rivals
+
+    loader: Dict[str, Optional[str]] = {}
+    if torch is not None and extension is not None:
+        bare = after_torch(host, torch, extension, resolve.DEPENDENCIES)
+        loader = {lookup.name: lookup.path for lookup in bare.lookups}
+    return foreseen._replace(plan=rivals.with_rivals(foreseen.plan, sources, loader))
 
 
 def with_host_changes(host: Host, changes: Sequence[Change]) -> Host:

@@ -92,17 +92,23 @@ register(
 )
 
 
-def no_soname(path: str, name: str, soname: Optional[str], requesters: Sequence[str]) -> Finding:
-    """`soname` is what the file carries instead, None for nothing."""
+def no_soname(
+    path: str, name: str, soname: Optional[str], requesters: Sequence[str], instead: Optional[str] = None
+) -> Finding:
+    """`soname` is what the file carries instead, None for nothing.
+
+    instead   the copy that they get, and the stack loads with it; None when they get none
+    """
     seen = f"SONAME {soname}" if soname else "no SONAME"
     return Finding(
         "no-soname",
-        Severity.ERROR,
+        Severity.WARNING if instead else Severity.ERROR,
         path,
         f"{path} has {seen}, and others ask for {name}",
         (
             Evidence("file", (Fact(path, seen),)),
             Evidence("asked for by", tuple(Fact(requester, f"needs {name}") for requester in requesters)),
+            *((Evidence("loaded for that name", (Fact(instead, "by the loader's own search"),)),) if instead else ()),
         ),
         "the file was built or rewritten without the name under which the others know it",
         Fix(
