@@ -38,11 +38,12 @@ TRUTH = {"1": "ON", "ON": "ON", "TRUE": "ON", "YES": "ON", "0": "OFF", "OFF": "O
 
 def load_catalog():
     """torch_fl/_preload/catalog.py by path: the vendor's names are written down once, and torch_fl is not imported."""
-    spec = importlib.util.spec_from_file_location("_catalog", HERE / "torch_fl" / "_preload" / "catalog.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    directory = HERE / "torch_fl" / "_preload"
+    name, init = "_torch_fl_preload", directory / "__init__.py"
+    spec = importlib.util.spec_from_file_location(name, init, submodule_search_locations=[str(directory)])
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
+    return importlib.import_module(f"{name}.catalog")
 
 
 catalog = load_catalog()

@@ -9,53 +9,10 @@ import json
 import sys
 from pathlib import Path
 
-from tests.bench import loader
-from tests.bench.measure import Result, Series, Side, alternate, last_line
+from tests.bench import loader, preload
+from tests.bench.measure import Result, Series, Side, alternate
 
 RAW = Path(__file__).resolve().parents[2] / "build" / "bench"
-RUNS = 15
-
-# Modules of the standard library that `import torch` needs as well: whoever imports torch_fl pays for them once, with
-# or without a preload. The second measure leaves them out and charges them to the side that uses them.
-SHARED = "import ast, ctypes, importlib.util, os, struct, typing, warnings"
-
-PRELOAD = """
-import json, os, time
-os.environ["FLAGOS_LOAD"] = "0"  # the package alone; the preload is called below
-{shared}
-start = time.perf_counter()
-from torch_fl._preload import hook
-hook.preload()
-print(json.dumps(time.perf_counter() - start))
-"""
-
-# What it is compared with: the same files, in the order of the plan, which is made before the clock starts.
-PLAN = """
-import json, os
-os.environ["FLAGOS_LOAD"] = "0"
-from torch_fl._preload import hook
-print(json.dumps([step.path for step in hook.plan_now().steps]))
-"""
-
-BARE = """
-import json, sys, time
-paths = json.loads(sys.argv[1])
-{shared}
-start = time.perf_counter()
-import ctypes, os
-for path in paths:
-    ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_GLOBAL)
-print(json.dumps(time.perf_counter() - start))
-"""
-
-
-def timed(module: str) -> str:
-    return f"""
-import json, time
-start = time.perf_counter()
-import {module}
-print(json.dumps(time.perf_counter() - start))
-"""
 
 
 def submit(device: str) -> str:
@@ -72,23 +29,7 @@ print(json.dumps(measured.median))
 
 
 def main() -> int:
-    paths = last_line(PLAN)
-    results = []
-    for title, shared, target in (
-        ("(a) what _preload adds to opening the same libraries", SHARED, 10),
-        ("    the same in a cold interpreter, standard library included", "", None),
-    ):
-        ours, bare = alternate(
-            Side("_preload", PRELOAD.format(shared=shared)),
-            Side("bare ctypes, same files and order", BARE.format(shared=shared), (paths,)),
-            RUNS,
-        )
-        results.append(Result(title, (ours.median - bare.median) * 1e3, "ms", target, (ours, bare)))
-
-    ours, peer = alternate(Side("import torch_fl", timed("torch_fl")), Side("import torch", timed("torch")), RUNS)
-    ratio = ours.median / peer.median
-    results.append(Result("(b) import torch_fl against import torch", ratio, "times", 1.15, (ours, peer)))
-
+    results = preload.measure()
     ours, peer = alternate(Side("flagos (emulated SDK)", submit("flagos")), Side("cpu", submit("cpu")), 5)
     ratio = ours.median / peer.median
     results.append(

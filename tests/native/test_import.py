@@ -6,6 +6,7 @@ satisfied by the intact one by accident. The environment is empty but for what a
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -230,3 +231,28 @@ def test_the_vendor_package_is_never_imported_even_by_the_check_up(copy: Travell
     use(copy)
     assert check_up(copy).returncode == 0
     assert not marker.exists()
+
+
+def test_the_healthy_path_opens_few_files_and_walks_no_directory(copy: Travelled) -> None:
+    snippet = """
+import json, os, sys
+os.environ["FLAGOS_LOAD"] = "0"
+import ast, ctypes, importlib.util, re, struct, typing, warnings
+importlib.util.find_spec("torch")
+opened, listed = [], []
+def watch(event, arguments):
+    if event == "open":
+        opened.append(str(arguments[0]))
+    elif event in ("os.listdir", "os.scandir", "os.walk", "glob.glob"):
+        listed.append(str(arguments[0]))
+sys.addaudithook(watch)
+from torch_fl._preload import hook
+assert hook.preload().refused is None
+print(json.dumps([opened, listed]))
+"""
+    run(copy, snippet).check()  # the first import of a copy compiles its modules
+    opened, listed = json.loads(run(copy, snippet).check().stdout)
+    assert len(opened) <= 40, opened
+    # Beside the two directories of its own modules: the one that has the CUDA-compat runtime below it.
+    own = [str(copy.site / "torch_fl"), str(copy.site / "torch_fl" / "_preload"), str(copy.site)]
+    assert [path for path in listed if path not in own] == [f"{copy.package}/xhpc/"]

@@ -36,15 +36,15 @@ DIAGNOSE_LAYERS = (
 
 PRELOAD_ONLY_DOWN = {
     # module: what of _preload it may import
-    "catalog": set(),
+    "catalog": {"record"},
     "errors": set(),
-    "plan": {"catalog", "elf", "places"},
-    "places": {"catalog", "elf", "host"},
-    "load": {"plan"},
+    "plan": {"catalog", "elf", "places", "record"},
+    "places": {"catalog", "elf", "host", "record"},
+    "load": {"plan", "process_image", "record"},
     "rivals": {"places", "plan"},
     "symbol_edges": {"elf", "elf_format", "elf_symbols", "facts", "lookup", "plan", "process", "resolve"},
     "torch_side": {"catalog", "elf", "elf_format"},
-    "hook": {"catalog", "host", "load", "plan", "places", "resolve", "symbol_edges", "torch_side"},
+    "hook": {"catalog", "host", "load", "plan", "places", "record", "resolve", "symbol_edges", "torch_side"},
     "finder": {"hook"},
 }
 
@@ -212,7 +212,7 @@ print(*sorted(set(sys.modules) - before))
     assert not new & {"subprocess", "importlib.metadata", "dataclasses", "ctypes", "inspect", "ast", "elftools"}
     ours = {name.rpartition(".")[2] for name in new if name.startswith("torch_fl._preload.")}
     on_the_way = {"catalog", "elf", "elf_format", "host", "load", "places", "plan", "process_image"}
-    assert ours == {"errors", "finder", "hook", "torch_side", *on_the_way}
+    assert ours == {"errors", "finder", "hook", "record", "torch_side", *on_the_way}
 
 
 def test_a_prediction_imports_only_the_standard_library(tmp_path: Path) -> None:

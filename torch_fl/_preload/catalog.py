@@ -1,16 +1,20 @@
 """What is known of the vendor's libraries, as data: names, roles, places, and needs that no file declares.
 
 The plan is computed from the files that are really there; this table says where to start, what must come
-first and which directories are worth a look. It imports nothing of ours, so that setup.py can load it by path.
+first and which directories are worth a look. It needs nothing else of torch_fl, so that setup.py can load it by path.
 """
 
-from typing import NamedTuple, Optional, Tuple
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+from .record import Record
 
 VENDOR_PACKAGE = "torch_xmlir"
 """The vendor's Python package. Its directory holds the operator library; it is never imported."""
 
 
-class Library(NamedTuple):
+class Library(Record):
     """One vendor library.
 
     soname   the DT_SONAME that other files ask for
@@ -50,7 +54,7 @@ RUNTIME_COPIES: Tuple[str, ...] = (RUNTIME.soname, "libxpurt.so.1", "libxpurt.so
 """SONAMEs of the one library that keeps the device's state. Two of them mapped are two device states."""
 
 
-class HiddenNeed(NamedTuple):
+class HiddenNeed(Record):
     """A symbol that a library uses without a DT_NEEDED entry for any provider."""
 
     library: str

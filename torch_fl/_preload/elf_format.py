@@ -1,8 +1,12 @@
 """The bytes of an ELF file: numbers of the format, and how its headers and its dynamic section are decoded."""
 
+from __future__ import annotations
+
 import os
 import struct
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Tuple
+
+from .record import Record
 
 ET_REL, ET_EXEC, ET_DYN, ET_CORE = 1, 2, 3, 4
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_NOTE, PT_PHDR, PT_TLS = 1, 2, 3, 4, 6, 7
@@ -52,7 +56,7 @@ class ElfError(Exception):
         self.reason = reason
 
 
-class Segment(NamedTuple):
+class Segment(Record):
     """One program header."""
 
     type: int
@@ -118,13 +122,14 @@ def program_headers(path: str, descriptor: int, head: bytes, facts: Dict[str, An
     if len(data) < entry * count:
         raise ElfError(path, offset, "the file ends in the program headers")
     order = "<" if facts["little_endian"] else ">"
+    new = tuple.__new__  # what Segment(...) comes to, without a call in Python for each of them
     if wide:
         return tuple(
-            Segment(kind, flags, at, vaddr, filesz, memsz, align)
+            new(Segment, (kind, flags, at, vaddr, filesz, memsz, align))
             for kind, flags, at, vaddr, _, filesz, memsz, align in struct.iter_unpack(order + "IIQQQQQQ", data)
         )
     return tuple(
-        Segment(kind, flags, at, vaddr, filesz, memsz, align)
+        new(Segment, (kind, flags, at, vaddr, filesz, memsz, align))
         for kind, at, vaddr, _, filesz, memsz, flags, align in struct.iter_unpack(order + "IIIIIIII", data)
     )
 

@@ -4,6 +4,8 @@ A refusal is explained in place of Python's bare line, also where Python itself 
 (`from . import _C` of a file that is not there).
 """
 
+from __future__ import annotations
+
 import importlib
 import importlib.machinery
 import importlib.util

@@ -1,13 +1,16 @@
 """What has to happen before torch_fl._C can be opened. A failure becomes a record that `diagnose` can explain."""
 
+from __future__ import annotations
+
 import importlib.machinery
 import os
 import sys
 import warnings
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
 from . import catalog, host, load, places, torch_side
 from .plan import Plan, make_plan
+from .record import Record
 
 EXTENSION = "torch_fl._C"
 DEVICE = "flagos"
@@ -15,7 +18,7 @@ STAND_IN = "torch_fl_autoload"
 """The module that `import torch` calls; a class of it stands for torch.flagos until the first use."""
 
 
-class Failure(NamedTuple):
+class Failure(Record):
     """Facts of a load that did not succeed.
 
     stage      "interpreter" (not the main one), "torch" (not installed, or one that cannot be used), "extension" (no
@@ -46,7 +49,7 @@ class LoadFailed(Exception):
         self.failure = failure
 
 
-class Preloaded(NamedTuple):
+class Preloaded(Record):
     """The outcome of `preload`: the plan, what is open (the handles live as long as this record) and what refused."""
 
     plan: Plan

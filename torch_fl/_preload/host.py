@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
 
 from . import process_image
 from .process_image import Mapped
@@ -114,6 +114,13 @@ class Host:
     def isa_bits(self) -> int:
         """GNU_PROPERTY_X86_ISA_1 bits that the processor has."""
         return (1 << self.isa_level) - 1
+
+    def maps_name(self, parts: Iterable[str]) -> bool:
+        """Whether the path of any mapped file contains one of `parts`. Cheaper than asking `mapped`."""
+        if "mapped" in self.__dict__:
+            return any(part in entry.path for entry in self.mapped for part in parts)
+        text = process_image.mapped_text()
+        return any(part in text for part in parts)
 
     def real(self, path: str) -> str:
         """`path` as this process can open it: relative ones start at the Host's working directory."""

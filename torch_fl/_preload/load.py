@@ -1,15 +1,19 @@
 """Opens what the plan says, and looks at what became of it. The only user of ctypes in this package."""
 
-import os
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from __future__ import annotations
 
+import os
+from typing import List, Optional, Sequence, Tuple
+
+from . import process_image
 from .plan import Step
+from .record import Record
 
 _L_NAME = 8
 """Offset of l_name in struct link_map (link.h) on a machine of 64 bits. dlopen's handle is a pointer to that struct."""
 
 
-class Opened(NamedTuple):
+class Opened(Record):
     """A library that is now open.
 
     handle   dlopen's, kept by whoever keeps this record; it is never closed
@@ -29,7 +33,7 @@ class Opened(NamedTuple):
     answers: bool
 
 
-class OpenError(NamedTuple):
+class OpenError(Record):
     """dlopen refused. `text` is dlerror()'s, as it came."""
 
     soname: str
@@ -50,8 +54,9 @@ def open_in_order(steps: Sequence[Step]) -> Tuple[Tuple[Opened, ...], Optional[O
     import ctypes  # costs some 3 ms, so only where a library is really opened
 
     opened: List[Opened] = []
+    mapped_before = process_image.mapped_text()
     for step in steps:
-        before = _is_open(step.path)
+        before = _real_name(step.path) in mapped_before and _is_open(step.path)
         try:
             library = ctypes.CDLL(step.path, mode=os.RTLD_NOW | (os.RTLD_GLOBAL if step.is_global else os.RTLD_LOCAL))
         except OSError as error:
@@ -59,8 +64,8 @@ def open_in_order(steps: Sequence[Step]) -> Tuple[Tuple[Opened, ...], Optional[O
         handle = library._handle
         name = ctypes.c_char_p.from_address(handle + _L_NAME).value or b""
         mapped = os.fsdecode(name)
-        inode, meant = _inode(mapped), _inode(step.path)
-        answers = inode == meant and step.answers
+        inode = _inode(mapped)
+        answers = step.answers and (mapped == step.path or inode == _inode(step.path))
         opened.append(Opened(step.soname, step.path, handle, mapped, inode, before, answers))
     return tuple(opened), None
 
@@ -79,12 +84,22 @@ def in_main_interpreter() -> bool:
     return bool(current() == main())
 
 
+def _real_name(path: str) -> str:
+    """The file's own name behind links to it, which is what /proc/self/maps shows of it."""
+    for _ in range(40):  # as many links as the kernel follows
+        try:
+            path = os.path.join(os.path.dirname(path), os.readlink(path))
+        except OSError:
+            break
+    return os.path.basename(path)
+
+
 def _is_open(path: str) -> bool:
     """Whether the process has this file already. RTLD_NOLOAD changes nothing but a reference count."""
-    import ctypes
+    from _ctypes import dlopen  # ctypes.CDLL would define a class for each library
 
     try:
-        ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+        dlopen(path, os.RTLD_NOW | os.RTLD_NOLOAD)
     except OSError:
         return False  # not there, or not loadable: the real dlopen that follows says which
     return True

@@ -1,17 +1,24 @@
 """Where vendor libraries may be, in the order in which they are looked for. Pure in `Sources` and the files."""
 
+from __future__ import annotations
+
 import os
 import stat
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from . import catalog, elf
 from .host import Host
+from .record import Record
 
 IGNORED = "ignored in secure mode (AT_SECURE)"
 """Verdict on a variable where its directories do not count: its user is not the one whose rights the program has."""
 
 
-class Considered(NamedTuple):
+if TYPE_CHECKING:
+    Reader = Callable[[str], elf.Elf]
+
+
+class Considered(Record):
     """One place that torch_fl looked at. `directory` is empty where the label alone gave none."""
 
     label: str
@@ -19,7 +26,7 @@ class Considered(NamedTuple):
     verdict: str
 
 
-class Sources(NamedTuple):
+class Sources(Record):
     """Where directories may come from. All plain data, so that a test or another machine can supply it.
 
     settings      environment variables that torch_fl itself reads, as they are now
@@ -74,6 +81,8 @@ def mapped_vendor_libraries(here: Host) -> Dict[str, str]:
     """SONAME -> path of the catalogue's libraries that are already mapped; the loader would reuse them by SONAME."""
     stems = {record.soname.partition(".so")[0] for record in catalog.LIBRARIES}
     found: Dict[str, str] = {}
+    if not here.maps_name(stems):
+        return found  # as nearly always; the loader's list would cost more than all the rest of the plan
     for mapped in here.mapped:
         if mapped.deleted or os.path.basename(mapped.path).partition(".so")[0] not in stems:
             continue
@@ -175,11 +184,11 @@ def _package_roots(package: Optional[str]) -> Iterator[str]:
 
 
 def first_holding(
-    places: Iterator[Tuple[str, str]], sonames: Sequence[str], *, secure: bool, by_soname: bool = False
+    places: Iterator[Tuple[str, str]], sonames: Sequence[str], *, secure: bool, read: Optional[Reader] = None
 ) -> Tuple[Optional[str], Tuple[Considered, ...]]:
     """The first directory that holds every name, and each place up to it with what was seen there.
 
-    by_soname   a file counts only if it also declares the name it is called by
+    read   elf.read, where a file counts only if it also declares the name that it is called by
     """
     considered: Dict[Tuple[str, str], Considered] = {}
     for label, directory in places:
@@ -190,7 +199,7 @@ def first_holding(
             continue
         directory = os.path.abspath(directory)
         lacking = [soname for soname in sonames if not os.path.isfile(os.path.join(directory, soname))]
-        others = [] if lacking or not by_soname else _of_another_soname(directory, sonames)
+        others = [] if lacking or read is None else _of_another_soname(directory, sonames, read)
         if not lacking and not others:
             _note(considered, Considered(label, directory, "has it"))
             return directory, tuple(considered.values())
@@ -201,12 +210,12 @@ def first_holding(
     return None, tuple(considered.values())
 
 
-def _of_another_soname(directory: str, sonames: Sequence[str]) -> List[str]:
+def _of_another_soname(directory: str, sonames: Sequence[str], read: Reader) -> List[str]:
     """Files called by a name that they do not declare: opened by path, they answer to nobody who asks for that name."""
     found: List[str] = []
     for soname in sonames:
         try:
-            declared = elf.read(os.path.join(directory, soname)).soname
+            declared = read(os.path.join(directory, soname)).soname
         except (elf.ElfError, OSError):
             continue  # said of the file itself, when it is its turn to be opened
         if declared != soname:

@@ -6,8 +6,11 @@ runtime comes before all of it, because a component uses one of its symbols with
 is opened RTLD_LOCAL: the names in DT_NEEDED find it by SONAME, and its symbols stay out of everybody else's way.
 """
 
+from __future__ import annotations
+
+import functools
 import os
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Set, Tuple
 
 from . import catalog, elf
 from .places import (
@@ -20,11 +23,15 @@ from .places import (
     sdk_places,
     writable_by_others,
 )
+from .record import Record
+
+if TYPE_CHECKING:
+    from .places import Reader
 
 ALREADY_MAPPED = "already mapped"
 
 
-class Step(NamedTuple):
+class Step(Record):
     """Open `path` so that it satisfies `soname`; `needed_by` is the file that asks for it, None for the roots.
 
     declared   the file's own DT_SONAME. Opened by path, a file answers to no other name (glibc elf/dl-load.c,
@@ -46,7 +53,7 @@ class Step(NamedTuple):
         return self.declared == self.soname
 
 
-class SymbolEdge(NamedTuple):
+class SymbolEdge(Record):
     """`library` uses `symbols` of `provider` and no DT_NEEDED says so. Both are paths of files."""
 
     library: str
@@ -54,14 +61,14 @@ class SymbolEdge(NamedTuple):
     provider: str
 
 
-class Copy(NamedTuple):
+class Copy(Record):
     """A file of a wanted name that was not chosen. `label` is the place that holds it."""
 
     label: str
     path: str
 
 
-class Rivals(NamedTuple):
+class Rivals(Record):
     """Which copy of a library is opened, and which others there are.
 
     why      as in Step
@@ -76,7 +83,7 @@ class Rivals(NamedTuple):
     loader: Optional[str]
 
 
-class Missing(NamedTuple):
+class Missing(Record):
     """A vendor library that no place holds. `considered` is in the order of the search."""
 
     soname: str
@@ -84,14 +91,14 @@ class Missing(NamedTuple):
     considered: Tuple[Considered, ...]
 
 
-class Unreadable(NamedTuple):
+class Unreadable(Record):
     """A file that is there and cannot be used: not ELF, damaged, or refused by the system."""
 
     path: str
     reason: str
 
 
-class Plan(NamedTuple):
+class Plan(Record):
     """What to open and in which order. `complete` says that nothing of it is missing or unreadable.
 
     edges    the hidden needs that were computed from the symbol tables (symbol_edges.py); the healthy path, where the
@@ -124,8 +131,9 @@ def make_plan(sources: Sources) -> Plan:
     package, package_search = first_holding(
         package_places(sources), (catalog.OP_LIBRARY.soname,), secure=sources.secure
     )
-    compat, compat_search = _find_compat(sources, package)
-    walk = _Walk(sources, package, compat, package_search, compat_search)
+    read = functools.lru_cache(maxsize=None)(elf.read)  # the pair is read once to be chosen and once to be planned
+    compat, compat_search = _find_compat(sources, package, read)
+    walk = _Walk(sources, package, compat, package_search, compat_search, read)
     # libxpurt.so.2 before the pair that needs it, the pair before every component.
     for soname in (catalog.RUNTIME.soname, *catalog.COMPAT_PAIR, catalog.OP_LIBRARY.soname):
         walk.visit(soname, None)
@@ -144,15 +152,15 @@ def make_plan(sources: Sources) -> Plan:
     )
 
 
-def _find_compat(sources: Sources, package: Optional[str]) -> Tuple[Optional[str], Tuple[Considered, ...]]:
+def _find_compat(
+    sources: Sources, package: Optional[str], read: Reader
+) -> Tuple[Optional[str], Tuple[Considered, ...]]:
     """The directory of the CUDA-compat pair. An older runtime that was linked to the newer name does not shadow it.
 
     Where no pair declares its names, the first that is called by them is taken: the loader may yet find it by search.
     """
-    for by_soname in (True, False):
-        found = first_holding(
-            compat_places(sources, package), catalog.COMPAT_PAIR, secure=sources.secure, by_soname=by_soname
-        )
+    for reader in (read, None):
+        found = first_holding(compat_places(sources, package), catalog.COMPAT_PAIR, secure=sources.secure, read=reader)
         if found[0] is not None:
             break
     return found
@@ -168,16 +176,18 @@ class _Walk:
         compat: Optional[str],
         package_search: Tuple[Considered, ...],
         compat_search: Tuple[Considered, ...],
+        read: Reader,
     ) -> None:
         self.sources = sources
         self.package = package
         self.compat = compat
         self.package_search = package_search
         self.compat_search = compat_search
+        self.read = read
         self.steps: List[Step] = []
         self.missing: Dict[str, Tuple[List[str], Tuple[Considered, ...]]] = {}
         self.unreadable: List[Unreadable] = []
-        self.seen: Dict[str, bool] = {}
+        self.seen: Set[str] = set()
 
     def visit(self, soname: str, needed_by: Optional[str]) -> None:
         """Plan `soname` after everything it needs. A name that no vendor place holds is left to the loader."""
@@ -185,7 +195,7 @@ class _Walk:
             self.missing[soname][0].append(needed_by)
         if soname in self.seen:
             return
-        self.seen[soname] = True
+        self.seen.add(soname)
         path, why, considered = self.locate(soname, needed_by)
         if path is None:
             # A name outside the catalogue is the system's (libc.so.6): the loader finds it, or says that it does not.
@@ -193,7 +203,7 @@ class _Walk:
                 self.missing[soname] = ([needed_by] if needed_by else [], considered)
             return
         try:
-            file = elf.read(path)
+            file = self.read(path)
             needed = file.needed
         except (elf.ElfError, OSError) as error:
             self.unreadable.append(Unreadable(path, str(error)))

@@ -1,9 +1,13 @@
 """What /proc tells of this process: the environment at exec, what is mapped, the loader's own list of objects."""
 
+from __future__ import annotations
+
 import os
 import struct
 import sys
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
+
+from .record import Record
 
 AT_PHDR, AT_PHNUM, AT_PAGESZ, AT_BASE, AT_PLATFORM, AT_SECURE = 3, 5, 6, 7, 15, 23
 
@@ -21,7 +25,7 @@ def own_machine() -> Tuple[int, int]:
     return {62: 3, 183: 40}.get(number, number) if bits == 32 else number, bits
 
 
-class Mapped(NamedTuple):
+class Mapped(Record):
     """One file that is mapped in the process.
 
     path        without the " (deleted)" suffix; `deleted` says so instead
@@ -99,6 +103,11 @@ def memory(address: int, size: int) -> bytes:
         return b""
     finally:
         os.close(descriptor)
+
+
+def mapped_text() -> str:
+    """/proc/self/maps as it is: for a quick no, where `mapped` would take everything apart."""
+    return os.fsdecode(read("/proc/self/maps"))
 
 
 def mapped(bits: int, little_endian: bool) -> Tuple[Mapped, ...]:

@@ -1,15 +1,15 @@
 """The torch of this interpreter, read from its files: nothing of it is imported or opened."""
 
+from __future__ import annotations
+
 import importlib.util
 import os
-import re
 import sys
 from typing import Optional
 
 from . import catalog, elf
 from .elf_format import DT_STRSZ, DT_STRTAB
 
-_VERSION = re.compile(r"^__version__\s*(?::[^=]+)?=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 _OLD_ABI_ERROR = b"_ZN3c105ErrorC1ENS_14SourceLocationESs\0"
 """c10::Error(SourceLocation, std::string), as libstdc++'s ABI of before GCC 5 mangles it; with today's it ends in
 NSt7__cxx1112basic_string... (c10/util/Exception.h)."""
@@ -26,10 +26,15 @@ def read_version(path: str) -> str:
     """The `__version__` that a Python file assigns, without running it; "unknown" when there is none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            found = _VERSION.search(file.read(65536))
+            lines = file.read(65536).split("\n")
     except OSError:
         return "unknown"
-    return found.group(1) if found else "unknown"
+    for line in lines:
+        name, _, value = line.partition("=")
+        text = value.strip()
+        if name.partition(":")[0].strip() == "__version__" and name[:1] == "_" and len(text) > 2 and text[0] in "'\"":
+            return text[1:].partition(text[0])[0]
+    return "unknown"
 
 
 def version(torch: str) -> str:
