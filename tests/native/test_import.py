@@ -256,3 +256,10 @@ print(json.dumps([opened, listed]))
     # Beside the two directories of its own modules: the one that has the CUDA-compat runtime below it.
     own = [str(copy.site / "torch_fl"), str(copy.site / "torch_fl" / "_preload"), str(copy.site)]
     assert [path for path in listed if path not in own] == [f"{copy.package}/xhpc/"]
+
+
+@pytest.mark.parametrize("variable", ["FLAGOS_KUNLUNXIN_XDNN_LIB_DIR", "XPU_ROOT", "XCUDART_ROOT"])
+def test_a_variable_that_names_no_directory_is_said(copy: Travelled, variable: str) -> None:
+    done = run(copy, USE.format(imports="import torch_fl"), **{variable: "/no/such/place"}).check()
+    assert done.stdout.strip() == WORKS
+    assert f"RuntimeWarning: {variable} names /no/such/place, which is not a directory" in done.stderr

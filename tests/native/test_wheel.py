@@ -154,6 +154,42 @@ def test_without_an_sdk_it_says_which_root_to_set_and_that_works(installed: Envi
     assert installed.run("-c", USE, sdk=False, XPU_ROOT=str(root)).check().stdout.startswith("64.0 2 ")
 
 
+VENDOR_HOOK = """
+import builtins, ctypes, glob, os, sys
+original = builtins.__import__
+def hooked(name, *rest, **more):
+    if name == "torch" and "torch" not in sys.modules:
+        builtins.__import__ = original
+        below = os.path.join(os.path.dirname(__file__), "torch_xmlir", "xhpc", "*", "dependency_so")
+        for soname in ("libxpurt.so.2", "libxpucuda.so", "libcudart.so.12"):
+            ctypes.CDLL(glob.glob(os.path.join(below, soname))[0], mode=ctypes.RTLD_GLOBAL)
+        module = original(name, *rest, **more)
+        try:
+            original("torch_xmlir")
+        except Exception as error:
+            print("WARNING: import hook error:", error)
+        return module
+    return original(name, *rest, **more)
+if os.environ.get("DISABLE_XPYTORCH") != "1":
+    builtins.__import__ = hooked
+"""
+
+
+@pytest.mark.parametrize("disabled", ["0", "1"])
+def test_it_works_beside_the_vendors_own_import_hook(installed: Environment, disabled: str) -> None:
+    place_vendor_package(installed.site)
+    (installed.site / "vendor_hook.py").write_text(VENDOR_HOOK)
+    (installed.site / "torch_xmlir.pth").write_text("import vendor_hook\n")
+    done = installed.run("-c", USE, DISABLE_XPYTORCH=disabled).check()
+    *vendor, result = done.stdout.splitlines()
+    assert result.startswith("64.0 2 ")
+    assert [line.partition(":")[0] for line in vendor] == ([] if disabled == "1" else ["WARNING"])
+    report = json.loads(installed.run("-m", "torch_fl.diagnose", "--json", DISABLE_XPYTORCH=disabled).stdout)
+    (environment,) = [check["summary"] for check in report["checks"] if check["name"] == "environment"]
+    assert ("torch_xmlir.pth" in environment) == (disabled == "0")
+    assert report["status"] == "ok"
+
+
 def test_the_check_up_agrees(installed: Environment) -> None:
     place_vendor_package(installed.site)
     done = installed.run("-m", "torch_fl.diagnose", "--json")

@@ -108,6 +108,11 @@ PROFILER_VARIABLE = "XPU_ENABLE_PROFILER_TRACING"
 """The vendor's own: its runtime traces nothing without it."""
 ACCELERATORS: Tuple[str, ...] = ("kunlunxin",)
 
+VENDOR_HOOK = f"{VENDOR_PACKAGE}.pth"
+VENDOR_HOOK_SWITCH = "DISABLE_XPYTORCH"
+"""In site-packages the vendor's .pth file replaces `__import__`, so that `import torch` imports the vendor's package as
+well. The variable, set to 1, turns it off."""
+
 DEVICE_NODES = "/dev/xpu*"
 DRIVER_STATE = "/proc/xpu/dev*/state"
 

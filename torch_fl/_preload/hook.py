@@ -128,6 +128,8 @@ def preload() -> Preloaded:
         text, path = unusable
         raise LoadFailed(Failure("torch", text, "torch", path, directory))
     decided = make_plan(facts)
+    for variable, named in places.misnamed(facts):
+        warnings.warn(f"{variable} names {named}, which is not a directory", RuntimeWarning, stacklevel=3)
     for path in decided.writable_by_others:
         warnings.warn(
             f"torch_fl loads vendor libraries from {path}, which another user can write", RuntimeWarning, stacklevel=3
@@ -158,7 +160,7 @@ def _unusable(torch: str, facts: places.Sources) -> Optional[Tuple[str, Optional
 
 def carry_out(decided: Plan) -> Preloaded:
     """Open the libraries of a plan. Where the loader refuses one, hidden needs are computed, and it is tried again."""
-    opened, refused = load.open_in_order(decided.steps)
+    opened, refused = load.open_in_order(decided.steps, needs_first=True)
     for entry in opened:
         if not entry.answers:
             warnings.warn(

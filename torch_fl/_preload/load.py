@@ -41,7 +41,9 @@ class OpenError(Record):
     text: str
 
 
-def open_in_order(steps: Sequence[Step]) -> Tuple[Tuple[Opened, ...], Optional[OpenError]]:
+def open_in_order(
+    steps: Sequence[Step], *, needs_first: bool = False
+) -> Tuple[Tuple[Opened, ...], Optional[OpenError]]:
     """dlopen(path, RTLD_NOW) for each step, RTLD_GLOBAL where the step says so; stops at the first refusal.
 
     RTLD_NOW, because a library that was opened lazily is never checked again (glibc dl-open.c,
@@ -50,13 +52,16 @@ def open_in_order(steps: Sequence[Step]) -> Tuple[Tuple[Opened, ...], Optional[O
     remember directories as non-existing for the life of the process (dl-load.c, open_path). Opening what is
     already there again is harmless, and RTLD_GLOBAL then promotes a library that was local (dl-open.c,
     add_to_global_update).
+
+    needs_first   no step brings in the library of a later one, so that what /proc/self/maps does not name now was not
+                  there before its own step, and need not be asked for
     """
     import ctypes  # costs some 3 ms, so only where a library is really opened
 
     opened: List[Opened] = []
-    mapped_before = process_image.mapped_text()
+    mapped_before = process_image.mapped_text() if needs_first else None
     for step in steps:
-        before = _real_name(step.path) in mapped_before and _is_open(step.path)
+        before = (mapped_before is None or _real_name(step.path) in mapped_before) and _is_open(step.path)
         try:
             library = ctypes.CDLL(step.path, mode=os.RTLD_NOW | (os.RTLD_GLOBAL if step.is_global else os.RTLD_LOCAL))
         except OSError as error:

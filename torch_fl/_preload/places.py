@@ -176,6 +176,17 @@ def named_by_user(sources: Sources) -> Iterator[Tuple[str, str]]:
         yield "LD_LIBRARY_PATH", directory
 
 
+def misnamed(sources: Sources) -> Iterator[Tuple[str, str]]:
+    """(variable, directory) for each directory that a variable of ours names and that does not exist."""
+    if sources.secure:
+        return
+    for variable in (catalog.XDNN_DIRECTORIES_VARIABLE, catalog.COMPAT_ROOT_VARIABLE, catalog.SDK_ROOT_VARIABLE):
+        given = sources.settings.get(variable, "")
+        for directory in given.split(":") if variable == catalog.XDNN_DIRECTORIES_VARIABLE else (given,):
+            if directory and not os.path.isdir(directory):
+                yield variable, directory
+
+
 def _package_roots(package: Optional[str]) -> Iterator[str]:
     if package is not None:
         yield package

@@ -7,7 +7,7 @@ from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from torch_fl._preload import catalog, places
 from torch_fl._version import VERSION
-from torch_fl.diagnose import compare, conclude_stack, predict, trial
+from torch_fl.diagnose import compare, conclude_stack, predict, pyside, trial
 from torch_fl.diagnose.examination import Examination, describe
 from torch_fl.diagnose.explain import stack, words
 from torch_fl.diagnose.finding import (
@@ -99,6 +99,12 @@ def environment(case: Examination) -> Result:
     if case.here.libc == "musl":
         parts.append("the C library is musl, and the predictions follow the rules of glibc")
     parts += [f"{name} is set" for name in ("LD_PRELOAD", "LD_AUDIT") if case.here.environment.get(name)]
+    if case.here.environment.get(catalog.VENDOR_HOOK_SWITCH) != "1":
+        hooks = [
+            entry for entry in pyside.searched(sys.path) if os.path.isfile(os.path.join(entry, catalog.VENDOR_HOOK))
+        ]
+        parts += [f"{catalog.VENDOR_HOOK} in {entry} is active" for entry in hooks]
+    parts += [f"{name} names {named}, which is not a directory" for name, named in places.misnamed(case.sources)]
     return _ok("; ".join(parts))
 
 
