@@ -17,6 +17,8 @@ export XDNN_ROOT ?= $(SDK)/site-packages/torch_xmlir
 export XCUDART_ROOT ?= $(SDK)/xcudart
 
 SWEEP := build/sweep
+# Most tests wait for a child that imports torch. By file, because fixtures of a module build things.
+IN_PARALLEL := --numprocesses 2 --dist loadfile
 
 .PHONY: setup demo test bench lint tidy generate clean native sweep fuzz soak test-pythons
 
@@ -26,8 +28,8 @@ demo: setup
 	$(PY) -m tests.demo
 
 test: setup lint
-	$(PY) -m pytest tests/unit tests/loader tests/golden
-	$(PY) -m pytest tests/native
+	$(PY) -m pytest $(IN_PARALLEL) tests/unit tests/loader tests/golden
+	$(PY) -m pytest $(IN_PARALLEL) tests/native
 
 # The loader model against reality: every shared object of big wheels and of the system. Minutes.
 sweep: $(VENV)/.registered $(SWEEP)/.installed

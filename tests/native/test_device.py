@@ -224,6 +224,8 @@ def test_visible_devices_renumbers() -> None:
 
 def test_another_owner_of_privateuse1_is_refused() -> None:
     result = run(
+        "import os\n"
+        "os.environ['TORCH_DEVICE_BACKEND_AUTOLOAD'] = '0'\n"
         "import torch\n"
         "torch.utils.rename_privateuse1_backend('other')\n"
         "try:\n"
@@ -232,7 +234,7 @@ def test_another_owner_of_privateuse1_is_refused() -> None:
         "    print(error)\n"
         "print(torch._C._get_privateuse1_backend_name())\n"
     ).check()
-    assert "PyTorch's PrivateUse1 device already belongs to the backend 'other'" in result.stdout
+    assert "torch_fl does not load: the backend other has PyTorch's PrivateUse1 device" in result.stdout
     assert result.stdout.endswith("\nother\n")
 
 
