@@ -66,7 +66,8 @@ def install() -> ExplainingFinder:
 
 
 def uninstall() -> None:
-    """Take the finder away again."""
+    """Take the finder away again, and forget what it raised."""
+    RAISED.clear()
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, ExplainingFinder)]
 
 
