@@ -16,7 +16,7 @@ from tests.elfkit import make_so
 PACKAGE = Path(__file__).resolve().parents[2] / "torch_fl"
 DIAGNOSE_LAYERS = (
     {"demangled", "escape", "finding", "trial_child", "pyside"},
-    {"hunt", "records", "trial"},
+    {"hunt", "progress", "records", "trial"},
     {"cure"},
     {"explain"},
     {"predict"},
@@ -25,6 +25,7 @@ DIAGNOSE_LAYERS = (
     {"conclude", "unimportable"},
     {"conclude_stack"},
     {"render_text", "render_json", "pages"},
+    {"render_brief", "render_github"},
     {"failure"},
     {"examination"},
     {"compare"},

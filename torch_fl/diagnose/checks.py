@@ -237,7 +237,8 @@ def run(case: Examination, checks: Sequence[Check] = STACK) -> Report:
     found: List[Finding] = []
     for check in checks:
         try:
-            result = check.run(case)
+            with case.progress(f"checking: {check.name}"):
+                result = check.run(case)
         except Exception as trouble:
             result = Result(Outcome.CRASHED, f"{type(trouble).__name__}: {trouble}")
         results.append(CheckResult(check.name, result.outcome, result.summary))

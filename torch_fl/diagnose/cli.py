@@ -15,7 +15,8 @@ from torch_fl.diagnose import pyside
 from torch_fl.diagnose.finding import PAGES, TRIAL_TIMEOUT, Finding, Outcome, Report
 
 PROGRAM = "torch_fl.diagnose"
-COMMANDS = ("check", "explain", "run")
+COMMANDS = ("check", "explain", "run", "schema")
+FORMATS = ("text", "json", "github", "brief")
 RESERVED = ("snapshot", "show", "diff")
 """Names that are no targets: they will be commands."""
 
@@ -41,9 +42,10 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=f"python -m {PROGRAM}",
-        usage=f"python -m {PROGRAM} [check] [TARGET ...] [--json] [--no-trial]\n"
+        usage=f"python -m {PROGRAM} [check] [TARGET ...] [--format FORMAT] [--no-trial]\n"
         f"       python -m {PROGRAM} explain [CODE]\n"
-        f"       python -m {PROGRAM} run {{SCRIPT | -m MODULE}} [ARGS ...]",
+        f"       python -m {PROGRAM} run {{SCRIPT | -m MODULE}} [ARGS ...]\n"
+        f"       python -m {PROGRAM} schema",
         description="Says what is wrong when native libraries do not load. Without a target: the whole torch_fl stack.",
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
@@ -52,7 +54,12 @@ def _parser() -> argparse.ArgumentParser:
         "check", prog=f"python -m {PROGRAM} check", help="examine the stack, or each target (the default)"
     )
     check.add_argument("targets", nargs="*", metavar="TARGET", help="a file, or the name of an importable module")
-    check.add_argument("--json", action="store_true", help="write the report as JSON (schema 1)")
+    form = check.add_mutually_exclusive_group()
+    form.add_argument("--format", choices=FORMATS, default="text", help="how the report is written (text)")
+    form.add_argument("--json", action="store_const", dest="format", const="json", help="the same as --format json")
+    form.add_argument(
+        "--brief", action="store_const", dest="format", const="brief", help="at most 12 short lines, to be sent on"
+    )
     check.add_argument("--no-trial", action="store_true", help="load nothing, not even in a child process")
     check.add_argument(
         "--timeout", type=_seconds, default=TRIAL_TIMEOUT, help=f"seconds for one child process ({TRIAL_TIMEOUT:g})"
@@ -61,6 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         "explain", prog=f"python -m {PROGRAM} explain", help="what a code means, the rule behind it, the cure"
     )
     commands.add_parser("run", help="run a program; an extension module that does not load is explained")
+    commands.add_parser(
+        "schema", prog=f"python -m {PROGRAM} schema", help="the JSON Schema that every report in JSON satisfies"
+    )
     explain.add_argument("code", nargs="?", metavar="CODE", help="without one, all codes are listed")
     return parser
 
@@ -103,16 +113,11 @@ def resolve_target(target: str) -> str:
     return os.path.abspath(spec.origin)
 
 
-def _progress(line: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"{PROGRAM}: {line} ...\n")
-        sys.stderr.flush()
-
-
 def _check(options: argparse.Namespace, directory: Optional[str]) -> int:
+    from torch_fl.diagnose import progress
     from torch_fl.diagnose.examination import Examination
 
-    case = Examination(directory, not options.no_trial, options.timeout, _progress)
+    case = Examination(directory, not options.no_trial, options.timeout, progress.on(sys.stderr, PROGRAM))
     targets: List[str] = []
     unimportable: List[Finding] = []
     for target in options.targets:
@@ -134,15 +139,23 @@ def _check(options: argparse.Namespace, directory: Optional[str]) -> int:
         from torch_fl.diagnose.checks import run
 
         report = run(case)
-    _write(_rendered(report, options.json))
+    _write(_rendered(report, options.format))
     return status(report)
 
 
-def _rendered(report: Report, as_json: bool) -> str:
-    if as_json:
+def _rendered(report: Report, form: str) -> str:
+    if form == "json":
         from torch_fl.diagnose import render_json
 
         return render_json.report(report)
+    if form == "github":
+        from torch_fl.diagnose import render_github
+
+        return render_github.report(report)
+    if form == "brief":
+        from torch_fl.diagnose import render_brief
+
+        return render_brief.report(report)
     from torch_fl.diagnose import render_text
 
     return render_text.report(report)
@@ -186,6 +199,11 @@ def main(arguments: Sequence[str], directory: Optional[str]) -> int:
     try:
         if options.command == "explain":
             return _explain(options.code)
+        if options.command == "schema":
+            from torch_fl.diagnose import render_json
+
+            _write(render_json.schema())
+            return NOTHING_WRONG
         return _check(options, directory)
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone; nothing more can be said

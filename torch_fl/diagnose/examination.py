@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Mapping, Optional, Tuple
 
 from torch_fl._preload import catalog, hook, host, places
 from torch_fl.diagnose import predict, pyside
 from torch_fl.diagnose.finding import TRIAL_TIMEOUT
+from torch_fl.diagnose.progress import Progress, silent
 from torch_fl.diagnose.pyside import Installed, interpreter_version
 
 if TYPE_CHECKING:  # what explains and what tries is imported where there is something to explain or to try
@@ -47,6 +48,7 @@ class Examination:
     directory   the torch_fl package that is examined, None when this interpreter has none
     trials      whether children may load things
     timeout     seconds for one child
+    progress    told what is being done
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Examination:
         directory: Optional[str],
         trials_wanted: bool = True,
         timeout: float = TRIAL_TIMEOUT,
-        progress: Callable[[str], None] = lambda line: None,
+        progress: Progress = silent,
     ) -> None:
         self.trials_wanted = trials_wanted
         self.timeout = timeout
@@ -102,8 +104,8 @@ class Examination:
         """One trial of the stack, in any environment."""
         from torch_fl.diagnose import trial
 
-        self.progress("importing torch_fl in a child process")
-        return trial.use_stack(environment, os.path.dirname(self.installed.directory or ""), self.timeout)
+        with self.progress("importing torch_fl in a child process"):
+            return trial.use_stack(environment, os.path.dirname(self.installed.directory or ""), self.timeout)
 
     @cached_property
     def question(self) -> Question:
@@ -128,6 +130,7 @@ def describe(case: Examination) -> Dict[str, object]:
     return {
         "python": case.installed.python,
         "python_version": case.installed.version,
+        "torch_version": case.installed.torch.version if case.installed.torch else None,
         "machine": os.uname().machine,
         "libc": f"{here.libc} {'.'.join(map(str, here.libc_version))}",
         "secure_mode": here.secure,

@@ -1,12 +1,13 @@
-"""Report -> JSON of schema 1."""
+"""Report -> JSON of schema 1, and the schema itself."""
 
 from __future__ import annotations
 
 import json
+import pkgutil
 from typing import Any
 
 from torch_fl.diagnose.escape import well_formed
-from torch_fl.diagnose.finding import Report
+from torch_fl.diagnose.finding import SCHEMA, Report
 
 
 def _well_formed(value: Any) -> Any:
@@ -23,3 +24,11 @@ def _well_formed(value: Any) -> Any:
 def report(item: Report) -> str:
     """One JSON document, ASCII only (so no name in it can act on a terminal), ending in a newline."""
     return json.dumps(_well_formed(item.to_dict()), indent=1, ensure_ascii=True) + "\n"
+
+
+def schema() -> str:
+    """The JSON Schema of every report; read through the loader of the package, which may be a zip file."""
+    data = pkgutil.get_data(__package__, f"schema-{SCHEMA}.json")
+    if data is None:
+        raise OSError(f"schema-{SCHEMA}.json cannot be read")
+    return data.decode("utf-8")

@@ -21,7 +21,8 @@ def examine(case: Examination, targets: Sequence[str], unimportable: Sequence[Fi
     found: List[Finding] = list(unimportable)
     for path in targets:
         try:
-            report, findings = one_target(case, path)
+            with case.progress(f"examining {path}"):
+                report, findings = one_target(case, path)
         except Exception as trouble:
             results.append(CheckResult(path, Outcome.CRASHED, f"{type(trouble).__name__}: {trouble}"))
             continue
@@ -45,8 +46,8 @@ def one_target(case: Examination, path: str) -> Tuple[TargetReport, List[Finding
 
     attempt: Optional[Attempt] = None
     if case.trials_wanted:
-        case.progress(f"opening {path} in a child process")
-        attempt = trial.open_file(path, case.here.environment, case.timeout)
+        with case.progress(f"opening {path} in a child process"):
+            attempt = trial.open_file(path, case.here.environment, case.timeout)
     report = TargetReport(path, foretold, attempt.result if attempt else None, predict.object_reports(outcome))
     if attempt is not None and not compare.agree(foretold, attempt):
         first = attempt
