@@ -22,8 +22,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 REQUIREMENTS = ("pytest>=8", "pytest-timeout>=2.3", "pyelftools>=0.31", "packaging>=24")
 TESTS = tuple(
     f"tests/unit/test_{name}.py"
-    for name in ("elf", "host", "resolve", "symbols", "releases", "targets", "plan", "finding", "render", "trial",
-                 "diagnose_cli")
+    for name in ("elf", "host", "resolve", "symbols", "releases", "targets", "plan", "finding", "render",
+                 "render_brief", "render_github", "progress", "trial", "diagnose_cli")
 )  # fmt: skip
 
 

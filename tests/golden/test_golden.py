@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.cases import CASES
-from torch_fl.diagnose import pages, render_json, render_text
+from torch_fl.diagnose import pages, render_brief, render_github, render_json, render_text
 from torch_fl.diagnose.finding import PAGES, Finding, Report
 
 HERE = Path(__file__).parent
@@ -40,6 +40,34 @@ def test_json(code: str) -> None:
     report = Report("0.0.0", {}, (), (), (CASES[code](),))
     compare(EXPECTED / f"{code}.json", render_json.report(report))
     assert json.loads(render_json.report(report))["findings"][0]["code"] == code
+
+
+SENT_ON = (
+    "missing-library",
+    "not-on-search-path",
+    "stale-rpath",
+    "symbol-order",
+    "version-not-found",
+    "driver-missing",
+)
+"""Codes whose findings are also kept as they look in a CI run and in a chat: long ones, a warning, a device."""
+
+SERVER = {
+    "python": "/srv/venv/bin/python",
+    "python_version": "CPython 3.10.14",
+    "torch_version": "2.13.0",
+    "machine": "x86_64",
+    "libc": "glibc 2.35",
+    "variables": {"LD_LIBRARY_PATH": "/srv/secret"},
+}
+
+
+@pytest.mark.parametrize("code", SENT_ON)
+@pytest.mark.parametrize("form", ["github", "brief"])
+def test_what_is_sent_on(code: str, form: str) -> None:
+    report = Report("0.0.0", SERVER, (), (), (CASES[code](),))
+    render = {"github": render_github.report, "brief": render_brief.report}[form]
+    compare(EXPECTED / f"{code}.{form}", render(report))
 
 
 def test_every_code_has_a_case_and_no_case_is_left_over() -> None:

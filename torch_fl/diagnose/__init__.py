@@ -7,7 +7,8 @@ predict     what the loader model says of a file and of the stack
 conclude    from predictions to findings, each cure tried before it is advised
 trial       the second opinion: a child process that really loads the target
 checks      the ordered tuple of checks
-render_*    Report -> text, JSON
+render_*    Report -> text, JSON, annotations of a CI run, a summary
+progress    the line on a terminal while something takes long
 cli         sub-commands and exit status
 run         an explanation in the process that failed: the import hook, and the command around a program
 failure     what `import torch_fl` raises
