@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import pytest
 from elftools.elf.elffile import ELFFile
+from jsonschema import Draft202012Validator
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
@@ -196,6 +197,8 @@ def test_the_check_up_agrees(installed: Environment) -> None:
     report = json.loads(done.stdout)
     assert (done.rc, report["status"]) == (0, "ok"), report
     assert {finding["code"] for finding in report["findings"]} == {"stale-rpath"}
+    schema = json.loads(installed.run("-m", "torch_fl.diagnose", "schema").check().stdout)
+    Draft202012Validator(schema).validate(report)
 
 
 # --- what is in it -----------------------------------------------------------------------------------------------
@@ -214,6 +217,12 @@ def test_no_file_of_the_sdk_or_the_vendor_is_in_it(wheel: Path) -> None:
         f"torch_fl/_C{suffix}",
         "torch_fl/lib/libtorch_fl.so",
         "torch_fl/lib/libtorch_fl_autoload.so",
+    }
+    assert {name for name in names if ".so" not in name and not name.endswith(".py") and ".dist-info/" not in name} == {
+        "torch_fl/_C.pyi",
+        "torch_fl/configs/backends_kunlunxin.conf",
+        "torch_fl/diagnose/schema-1.json",
+        "torch_fl/py.typed",
     }
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {
         "torch_fl",

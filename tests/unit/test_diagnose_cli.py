@@ -144,6 +144,27 @@ def test_later_options_are_refused(option: str) -> None:
     assert "unrecognized arguments" in done.stderr
 
 
+@pytest.mark.parametrize("form", ["json", "brief"])
+def test_a_short_form_is_the_same(broken: Path, form: str) -> None:
+    short, long = diagnose("check", f"--{form}", broken), diagnose("check", "--format", form, broken)
+    assert (short.stdout, short.returncode) == (long.stdout, long.returncode)
+    assert short.returncode == 1
+    assert short.stdout != diagnose("check", broken).stdout == diagnose("check", "--format=text", broken).stdout
+
+
+@pytest.mark.parametrize("options", [["--json", "--brief"], ["--json", "--format", "text"], ["--format", "xml"]])
+def test_one_format_at_a_time(broken: Path, options: list[str]) -> None:
+    done = diagnose("check", *options, broken)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "torch_fl.diagnose: error: argument --" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "brief"])
+def test_the_format_does_not_change_the_exit_status(healthy: Path, broken: Path, form: str) -> None:
+    assert diagnose("check", "--format", form, healthy).returncode == 0
+    assert diagnose("check", "--format", form, broken).returncode == 1
+
+
 def test_help_offers_what_there_is() -> None:
     for arguments in (["--help"], ["check", "--help"]):
         done = diagnose(*arguments)
@@ -151,7 +172,9 @@ def test_help_offers_what_there_is() -> None:
         assert "check" in done.stdout
         for later in ("snapshot", "--html", "--root", "--python ", "--from-log"):
             assert later not in done.stdout
-    assert "--no-trial" in diagnose("check", "--help").stdout
+    for option in ("--no-trial", "--format {text,json,github,brief}", "--json", "--brief"):
+        assert option in diagnose("check", "--help").stdout
+    assert "python -m torch_fl.diagnose schema" in diagnose("--help").stdout
 
 
 def test_version() -> None:
