@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pkgutil
 from typing import Any
 
 from torch_fl.diagnose.escape import well_formed
@@ -28,6 +27,8 @@ def report(item: Report) -> str:
 
 def schema() -> str:
     """The JSON Schema of every report; read through the loader of the package, which may be a zip file."""
+    import pkgutil  # not for every report
+
     data = pkgutil.get_data(__package__, f"schema-{SCHEMA}.json")
     if data is None:
         raise OSError(f"schema-{SCHEMA}.json cannot be read")
